@@ -1,9 +1,9 @@
-"""One peer of `durable`, in a process and an environment of its own; it knows nothing of Takeback.
+"""One peer of `durable`, in a process and an environment of its own, without Takeback.
 
     python _durable_peer.py NAME ADDRESS
 
-It says its version when it is ready. Then each line it is given is a number, and it answers with the seconds that so
-many records, or jobs, have taken. A queue is filled before the clock starts, and the clock stops with the last job.
+It prints its version when it is ready. Then it reads a number from each line, and prints the seconds that this
+many records, or jobs, took. A queue is filled before the clock starts, and the clock stops with the last job.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def puts(saver: Any) -> Work:
 
 
 class Last:
-    """Tells when the last job was done."""
+    """Signals when the last job was done."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -117,7 +117,7 @@ def procrastinate(address: str) -> Work:
 
 
 def pgqueuer(address: str, batch: int = 10) -> Work:
-    """With the number of jobs at a time that it has by itself."""
+    """Drain the queue with the default number of jobs at a time."""
     library: Any = import_module("pgqueuer")
     asyncpg: Any = import_module("asyncpg")
     database, types = import_module("pgqueuer.db"), import_module("pgqueuer.types")
@@ -162,12 +162,12 @@ def main(name: str, address: str) -> None:
     logging.disable(logging.CRITICAL)
     package, make = PEERS[name]
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # keep what a library prints apart from the answers
     work = make(address)
     print(metadata.version(package), file=answers, flush=True)
     for line in sys.stdin:
         print(work(int(line)), file=answers, flush=True)
-    os._exit(0)  # some have threads that do not end
+    os._exit(0)  # some libraries have threads that do not end
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The queue of `durable`: filled, drained and listed; also alone in a fresh process, for the memory that takes.
+"""The queue of `durable`: filled, drained and listed; also alone in a fresh process, to measure its memory.
 
 python _durable_queue.py WAY FOLDER COUNT
 """
@@ -29,11 +29,11 @@ BODY = "x" * 200
 
 
 def nothing(text: str) -> None:
-    """Deliver it nowhere: the cost is that of the queue alone."""
+    """Do nothing, so that only the queue itself costs anything."""
 
 
 def drained(journal: Journal, count: int) -> float:
-    """Fill the queue, and give the seconds in which one worker drains it."""
+    """Fill the queue, and return the seconds that one worker needs to drain it."""
     for first in range(0, count, EACH):
         fill(journal, range(first, min(count, first + EACH)))
     clock = SystemClock()
@@ -50,7 +50,7 @@ def _view(arguments: Any, _full: str) -> Any:
 
 
 def fill(journal: Journal, numbers: range) -> None:
-    """As a run does that defers these and commits."""
+    """Append what a run appends that defers these intents and commits."""
     stream = journal.append([RunBegan("queue")], stream="")[0].stream
     wanted: list[Event] = [
         IntentDeferred(
@@ -71,7 +71,7 @@ def fill(journal: Journal, numbers: range) -> None:
 
 
 def defer(folder: Path, count: int) -> None:
-    """Through the whole engine, in runs of a hundred."""
+    """Defer through the whole engine, in runs of a hundred."""
     with open_workspace(folder / "work", home=folder / "state", watching=False) as tb:
         for first in range(0, count, EACH):
             with tb.run(f"run {first}") as run:
@@ -108,7 +108,7 @@ def peak_mb(way: str, count: int) -> float:
 
 
 if __name__ == "__main__":
-    # By its name as a module, so that any process finds `nothing`.
+    # Run as a module, so that any process can import `nothing`.
     from benchmarks import _durable_queue
 
     way, where, number = sys.argv[1:]

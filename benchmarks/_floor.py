@@ -1,7 +1,7 @@
-"""What this machine itself takes for the same work, done without keeping any promise but durability.
+"""What the same work costs on this machine if no promise is kept except durability.
 
 Each floor is the shortest Python that does what no program can leave out: read and hash the files, compress them,
-sync. No tree, no journal, no names, no comparing. So a row says how much of its time is the machine's.
+sync. No tree, no journal, no names, no comparing. So it shows which part of a row's time is the machine's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RECORD = b"x" * 300
 
 
 class Floor:
-    """The bare work, on the same tree and the same disk as everybody else's."""
+    """The bare work, on the same tree and the same disk as the other systems."""
 
     name = "floor"
 
@@ -34,25 +34,25 @@ class Floor:
         self._root = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
 
     def first(self, names: Sequence[str]) -> None:
-        """Every file read, hashed and compressed, by two processes, into a pack each."""
+        """Read, hash and compress every file, in two processes, into a pack each."""
         self._packs += 1
         _two(lambda share, number: self._store(share, self.folder / f"{self._packs}-{number}"), names)
         self._append()
 
     def checkpoint(self, changed: Sequence[str]) -> None:
-        """These files read, hashed and compressed, durable; then a record of it, durable."""
+        """Read, hash and compress these files, and sync; then write a record, and sync."""
         if changed:
             os.write(self._pack, b"".join(map(self._read_packed, changed)))
             os.fdatasync(self._pack)
         self._append()
 
     def scan(self, names: Sequence[str], changed: Sequence[str]) -> None:
-        """Every file looked at, by two processes; the rest as in a checkpoint."""
+        """Look at every file, in two processes; then do the same as in a checkpoint."""
         _two(lambda share, _: self._look(share), names)
         self.checkpoint(changed)
 
     def restore(self, old: dict[str, bytes]) -> None:
-        """A record of the intent; new files written, synced, renamed, synced, read again and hashed; a record."""
+        """Write a record; write new files, sync, rename, sync, read again and hash; write a record."""
         self._append()
         for number, (name, data) in enumerate(old.items()):
             found = os.stat(name, dir_fd=self._root)
@@ -70,7 +70,7 @@ class Floor:
         self._append()
 
     def verify(self, names: Sequence[str]) -> None:
-        """Every file read and hashed, by two processes."""
+        """Read and hash every file, in two processes."""
         _two(lambda share, _: self._hash(share), names)
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class Floor:
 
 
 def _two(do: Callable[[Sequence[str], int], None], names: Sequence[str]) -> None:
-    """Half of it in this process, and half in a second one."""
+    """Do half of the work in this process, and half in a second one."""
     child = os.fork()
     if not child:
         code = 1

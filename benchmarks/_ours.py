@@ -14,7 +14,7 @@ import takeback
 
 
 class Ours:
-    """A workspace that lives on, as inside a running agent."""
+    """A workspace that stays open, as inside a running agent."""
 
     name = "takeback"
 
@@ -31,7 +31,7 @@ class Ours:
 
     @contextmanager
     def acting(self) -> Iterator[None]:
-        """What changes meanwhile is one recorded action."""
+        """Record what changes in the block as one action."""
         with self.tb.recording("bench"):
             yield
 
@@ -62,7 +62,7 @@ def disk_bytes(folder: Path) -> int:
 
 
 def memory_mb(which: str = "VmRSS") -> float:
-    """The memory of this process now, or with VmHWM the most it ever took."""
+    """Return the present memory of this process, or its peak with VmHWM."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(which):
             return int(line.split()[1]) / 1024

@@ -1,6 +1,6 @@
-"""A generated tree with sizes, depths and words like those of real projects; the same for the same number.
+"""A generated tree with sizes, depths and words like those of real projects; the same for the same number of files.
 
-Run as a script it makes one, `python _tree.py FOLDER FILES`, so that its memory is not the measurer's.
+`python _tree.py FOLDER FILES` makes one in a process of its own, so that its memory is not measured.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LINE = 16
 
 
 def generate(folder: Path, files: int) -> Path:
-    """Give the tree with this many files, made now or found from before."""
+    """Return the tree with this many files, made now or in an earlier run."""
     tree = folder / f"tree-{files}"
     ready = folder / f"tree-{files}.ready"
     if not ready.exists():
@@ -33,7 +33,7 @@ def generate(folder: Path, files: int) -> Path:
 
 
 def copy(source: Path, folder: Path) -> Path:
-    """Copy a given tree first: a benchmark does not write into what is somebody's."""
+    """Copy a given tree first: a benchmark does not write into somebody's files."""
     tree = folder / f"copy-of-{source.resolve().name}"
     if not tree.exists():
         subprocess.run(["cp", "-a", "--", str(source.resolve()), str(tree)], check=True)
@@ -41,7 +41,7 @@ def copy(source: Path, folder: Path) -> Path:
 
 
 def files(tree: Path) -> list[str]:
-    """Every regular file, in a fixed order."""
+    """Return every regular file, in a fixed order."""
     found = []
     for folder, names, inside in os.walk(tree):
         names[:] = sorted(name for name in names if name != ".git")
@@ -51,12 +51,12 @@ def files(tree: Path) -> list[str]:
 
 
 def paths(tree: Path) -> list[str]:
-    """Those of them that are small enough to be edited line by line."""
+    """Return the files that are small enough to be edited line by line."""
     return [name for name in files(tree) if LINE < os.path.getsize(tree / name) < 100_000]
 
 
 def pick(every: list[str], count: int, turn: int) -> list[str]:
-    """Some files, spread over the tree, others each turn."""
+    """Return some files, spread over the tree, different ones in each turn."""
     if not count:
         return []
     stride = max(1, len(every) // count)
@@ -64,7 +64,7 @@ def pick(every: list[str], count: int, turn: int) -> list[str]:
 
 
 def edit(tree: Path, chosen: list[str]) -> None:
-    """Change the last line of each, to something that was never there; the size stays."""
+    """Change the last line of each file to something new; the size stays."""
     for name in chosen:
         with open(tree / name, "r+b") as file:
             file.seek(-LINE, os.SEEK_END)
@@ -72,7 +72,7 @@ def edit(tree: Path, chosen: list[str]) -> None:
 
 
 def _words(chance: random.Random) -> bytes:
-    """Text that packs about as well as source code does."""
+    """Return text that compresses about as well as source code."""
     letters = "etaoinshrdlucmfwypvbgk"
     words = ["".join(chance.choices(letters, k=chance.randint(2, 11))) for _ in range(6000)]
     weights = [1 / (rank + 3) for rank in range(len(words))]

@@ -6,7 +6,7 @@ Only ratios carry over to another machine. A record is one append of about 440 b
 run, and by 64 runs in as many threads. The bare store is a commit of the same bytes with the driver alone. A queue is
 drained by one worker, whose handler does nothing. `--peers` measures others too, in an environment of their own:
 DBOS with a step of a workflow, LangGraph's savers with the put of a checkpoint, Procrastinate and pgqueuer with a job
-that does nothing. All are measured by turns, and none leaves out a sync. Memory is that of a fresh process.
+that does nothing. All take turns, and none omits a sync. Memory is that of a fresh process.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ GROWTH_MAX = 10.0
 
 
 def by_turns(works: dict[str, tuple[Work, int]], rounds: int) -> dict[str, float]:
-    """The median rate of each, measured by turns, since a machine is not always equally quick."""
+    """Return the median rate of each. They take turns, because the speed of a machine varies."""
     found: dict[str, list[float]] = {name: [] for name in works}
     turns = list(works.items())
     for _ in range(rounds):
@@ -97,6 +97,17 @@ def bare_sqlite(db: apsw.Connection, body: bytes) -> Work:
     def work(count: int) -> None:
         for _ in range(count):
             db.execute("INSERT INTO bare (body) VALUES (?)", (body,))
+
+    return timed(work)
+
+
+def bare_groups(db: apsw.Connection, body: bytes) -> Work:
+    """Commit as many rows at once as there are runs, in one thread: no run waits for another, and none is woken."""
+
+    def work(count: int) -> None:
+        for _ in range(count // RUNS):
+            with db:
+                db.executemany("INSERT INTO bare (body) VALUES (?)", [(body,)] * RUNS)
 
     return timed(work)
 
@@ -144,7 +155,7 @@ class Peer:
 
 
 def peers(folder: Path, server: Server, names: tuple[str, ...]) -> dict[str, Peer]:
-    """Those that are wanted: `./dev bench durable --peers` says where they are installed."""
+    """Start the peers, if wanted: `./dev bench durable --peers` sets where they are installed."""
     python = os.environ.get("TAKEBACK_PEERS", "")
     found = {}
     for name in names if python else ():
@@ -176,6 +187,10 @@ def records(folder: Path, server: Server, count: int) -> None:
     found = by_turns(
         {
             "bare SQLite": (bare_sqlite(bare_database(folder / "bare.db"), body), count),
+            f"bare SQLite, {RUNS} at once": (
+                bare_groups(bare_database(folder / "groups.db"), body),
+                5 * count,
+            ),
             "SQLite, 1 run": (one_run(embedded), count),
             f"SQLite, {RUNS} runs": (many_runs(embedded), 5 * count),
             "bare PostgreSQL": (bare_postgres(dsn, body), count),
@@ -189,6 +204,9 @@ def records(folder: Path, server: Server, count: int) -> None:
         one, many, bare = found[f"{store}, 1 run"], found[f"{store}, {RUNS} runs"], found[f"bare {store}"]
         line(f"{store}, 1 run", one, f"bare {store}", bare, ONE_RUN_MIN)
         line(f"{store}, {RUNS} runs", many, f"bare {store}", bare, MANY_RUNS_MIN)
+        if floor := found.get(f"bare {store}, {RUNS} at once"):
+            figures = f"{floor:,.0f}/s, {floor / bare:.2f} times the bare rate"
+            print(f"{'  the floor':<24} {f'{RUNS} rows in a commit':<26} {figures}")
         for peer in [name for name in others if STORE_OF[name] == store]:
             line(f"{store}, 1 run", one, peer, found[peer], DBOS_MIN if peer.startswith("DBOS") else 1.0)
     for other in others.values():
@@ -219,7 +237,7 @@ def queues(folder: Path, server: Server, count: int) -> None:
 
 
 def memory(count: int) -> None:
-    """What a process needs that defers so many intents, one that drains them, and one that lists them."""
+    """Measure the memory of a process that defers this many intents, one that drains and one that lists them."""
     for what in queue.WAYS:
         few, many = queue.peak_mb(what, count // 10), queue.peak_mb(what, count)
         figures = f"{few:.0f} MB for {count // 10:,}, {many:.0f} MB for {count:,}"

@@ -2,8 +2,8 @@
 
     python benchmarks/git.py [--quick]
 
-Beside it, in the same run: what git itself needs to list the refs and to look at the tree. A mark is taken by the
-workspace as `takeback run` takes it, in one process; and in a fresh one, which loads what the last one knew.
+In the same run: what git itself needs to list the refs and to look at the tree. The workspace takes a mark as
+`takeback run` does, in one process; and in a fresh one, which loads what the last one knew.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def repository(root: Path, refs: int, kind: str) -> None:
 
 
 def cpu_ms(do: Callable[[], object], rounds: int) -> float:
-    """The CPU time of this process, in the round that others disturbed least."""
+    """Return the CPU time of this process, in the least disturbed round."""
     times = []
     for _ in range(rounds):
         started = time.process_time()
@@ -76,7 +76,7 @@ def child_ms(root: Path, *args: str, rounds: int) -> float:
 
 
 def reopened_ms(root: Path, home: Path, rounds: int) -> tuple[float, float]:
-    """The first mark of a fresh workspace object: files, and git."""
+    """Measure the first mark of a fresh workspace object: files, and git."""
     found: dict[str, list[float]] = defaultdict(list)
     for _ in range(rounds):
         with open_workspace(root, home=home, watching=False) as tb:
@@ -112,7 +112,7 @@ def measure(folder: Path, refs: int, rounds: int, kind: str) -> float:
 
 
 def moves(root: Path, rounds: int) -> Iterator[int]:
-    """Each number is given after a ref was moved."""
+    """Yield each number after a ref was moved."""
     for number in range(rounds):
         git(root, "commit", "-q", "--allow-empty", "-m", str(number))
         yield number

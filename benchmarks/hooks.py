@@ -1,7 +1,7 @@
 """What an event of a coding agent costs, from the start of its process to its exit, on a large tree.
 
-Beside it, in the same turns: a bare `python -I -S` that sends the event over a Unix socket and gets a word back,
-which nobody can go below who is called this way; and `git status` of the same tree. With `--session` also a whole
+In the same turns: a bare `python -I -S` that sends the event over a Unix socket and gets an answer, which is the
+least that a hook called in this way can cost; and `git status` of the same tree. With `--session` also a whole
 session of the real Claude Code and a scripted model, with and without Takeback, on the same tree.
 """
 
@@ -71,7 +71,7 @@ class Cost:
 
 
 def run(words: list[str], data: bytes, cwd: Path, env: dict[str, str], cost: Cost | None) -> None:
-    """Run a process to its end, and note what it took."""
+    """Run a process to its end, and record what it cost."""
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)
@@ -87,7 +87,7 @@ def run(words: list[str], data: bytes, cwd: Path, env: dict[str, str], cost: Cos
 
 
 def daemon_ms(home: Path) -> float:
-    """The processor time that all threads of the daemon took so far, those that have ended too."""
+    """Return the CPU time of all threads of the daemon so far, including those that have ended."""
     if not (pid := control.holder(home)):
         return 0.0
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -96,7 +96,7 @@ def daemon_ms(home: Path) -> float:
 
 @contextmanager
 def echo(folder: Path) -> Iterator[str]:
-    """Somebody to say a word to."""
+    """Start a server that answers the bare python."""
     place = str(folder / "echo.sock")
     words = [sys.executable, "-I", "-S", "-c", ECHO_CODE, place]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as server:
@@ -109,7 +109,7 @@ def echo(folder: Path) -> Iterator[str]:
 
 
 def events(tree: Path, home: Path, rounds: int, folder: Path) -> dict[str, Cost]:
-    """Pairs of events, with one changed file in between, and the others in the same turns."""
+    """Measure pairs of events, with one changed file in between, and the others in the same turns."""
     env = os.environ | {"TAKEBACK_HOME": str(home), "CLAUDE_PROJECT_DIR": str(tree)}
     hook = [sys.executable, "-I", "-S", knock.__file__, "claude-code"]
     every = _tree.paths(tree)
@@ -140,7 +140,7 @@ def events(tree: Path, home: Path, rounds: int, folder: Path) -> dict[str, Cost]
 
 
 def session(tree: Path, home: Path, rounds: int, folder: Path) -> dict[str, list[float]]:
-    """A session of five tools, by the real client."""
+    """Run a session of five tools with the real client."""
     from takeback.agents.settings import apply
     from tests.agents import clients, stories
 
@@ -177,7 +177,7 @@ def session(tree: Path, home: Path, rounds: int, folder: Path) -> dict[str, list
 def prepare(folder: Path, given: Path | None, files: int) -> Path:
     tree = _tree.copy(given, folder) if given else _tree.generate(folder, files)
     if not (tree / ".git").exists():
-        # Packed, as git does by itself with so many objects; a hook should not meet it in the middle of that.
+        # Packed, as git does by itself with so many objects; otherwise git might start packing during a measurement.
         for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"], ["gc", "-q"]):
             named = ["-c", "user.name=bench", "-c", "user.email=bench@example.org", "-c", "gc.auto=0"]
             subprocess.run(["git", "-C", str(tree), *named, *words], check=True)
@@ -190,7 +190,7 @@ def main() -> int:
     parser.add_argument("--tree", type=Path, help="a tree of your own; it is copied first")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--session", action="store_true", help="also whole sessions of Claude Code")
-    parser.add_argument("--folder", type=Path, help="where to work, and to find the tree of an earlier time")
+    parser.add_argument("--folder", type=Path, help="where to work, and to find the tree of an earlier run")
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="takeback-bench-"))
     folder.mkdir(exist_ok=True)

@@ -3,7 +3,7 @@
     python benchmarks/journal.py [--quick]
 
 Only ratios carry over to another machine. The floor of an append is a bare commit of the same bytes, to a WAL
-database with synchronous = FULL; the two are measured by turns. Many writers are held against as many processes
+database with synchronous = FULL; the two take turns. Many writers are compared with as many processes
 that commit the same bytes with SQLite's own busy timeout.
 """
 
@@ -42,7 +42,7 @@ FOLD_MB_MAX = 200
 
 
 def event(number: int = 0) -> e.ActionBegan:
-    """An action as an agent's tool call records it: about 440 bytes when sealed."""
+    """Return an action as an agent's tool call records it: about 440 bytes when sealed."""
     return e.ActionBegan(
         "write_file",
         e.Effect.RESTORABLE,
@@ -58,7 +58,7 @@ def event(number: int = 0) -> e.ActionBegan:
 
 
 def one_append(folder: Path, count: int) -> tuple[float, float]:
-    """The median of an append and of a bare commit of its bytes, in seconds."""
+    """Return the medians of an append and of a bare commit of its bytes, in seconds."""
     journal = SqliteJournal(folder / "one.db")
     (record,) = journal.append([e.RunBegan("run")], stream="")
     (record,) = journal.append([event()], stream=record.stream)
@@ -72,7 +72,7 @@ def one_append(folder: Path, count: int) -> tuple[float, float]:
         (theirs, lambda: bare.execute("INSERT INTO bare (body) VALUES (?)", (body,))),
     ]
     for _ in range(count):
-        # What a disk does for one commit it may still be doing during the next, so each comes first by chance.
+        # A disk may still be busy with one commit during the next, so the order is random.
         random.shuffle(turns)
         for times, work in turns:
             times.append(timed(work))
@@ -101,7 +101,7 @@ def bare_database(path: Path) -> apsw.Connection:
 
 
 def many_writers(folder: Path, count: int, rounds: int) -> tuple[float, float]:
-    """Commits a second of all writers together, ours and bare: the medians of several rounds, by turns."""
+    """Return commits per second of all writers together, ours and bare: medians of several rounds, in turns."""
     ours, theirs = [], []
     for number in range(rounds):
         ours.append(throughput(append_many, folder / f"many-{number}.db", count))
@@ -152,7 +152,7 @@ def commit_many(path: Path, count: int, ready: Barrier) -> None:
 
 
 def story(count: int) -> Iterator[tuple[str, list[e.Event]]]:
-    """Runs of a hundred actions, each of which changes a file, with a checkpoint now and then."""
+    """Write runs of a hundred actions, each of which changes a file, with a checkpoint now and then."""
     seq = 1
     run = ""
     while seq <= count:

@@ -1,4 +1,4 @@
-"""How others take checkpoints and restore, replayed as their own commands, without their runtime's overhead.
+"""How other tools take checkpoints and restore: their own commands, replayed without the overhead of their runtime.
 
 Run by itself it measures them alone: `python peers.py --files 5000`.
 """
@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import _tree
 
-# A process inherits the record of its parent's memory, so the parent of whoever is weighed must be small.
+# A process inherits its parent's peak memory, so the parent of a measured process must be small.
 WEIGH = """
 import os, sys
 pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)
@@ -54,7 +54,7 @@ class Peer:
         raise NotImplementedError
 
     def seed(self) -> None:
-        """Be where `first` leads, as quickly as may be."""
+        """Reach the same state as `first`, as quickly as possible."""
         self.first()
 
     def call(self, *command: str, given: bytes = b"", ok: tuple[int, ...] = (0,)) -> bytes:
@@ -68,11 +68,11 @@ class Peer:
             done.stderr = said
             self.peak_kb = max(self.peak_kb, int(weight))
         if done.returncode not in ok:
-            raise RuntimeError(f"{command} ended with {done.returncode}: {done.stderr.decode()[-500:]}")
+            raise RuntimeError(f"{command} exited with {done.returncode}: {done.stderr.decode()[-500:]}")
         return done.stdout
 
     def weigh(self, paths: list[str]) -> None:
-        """Take a checkpoint and restore, looking only at memory."""
+        """Take a checkpoint and restore, measuring only memory."""
         self.weighing = True
         _tree.edit(self.tree, paths)
         self.checkpoint()
@@ -88,7 +88,7 @@ class Peer:
 
 
 class Git(Peer):
-    """What the shadow repositories have in common: a git folder elsewhere, the tree as its work tree."""
+    """The common part of shadow repositories: a git folder elsewhere, with the tree as its work tree."""
 
     settings: tuple[str, ...] = ()
 
@@ -109,7 +109,7 @@ class Git(Peer):
     def set_up(self) -> None:
         self.store.mkdir(parents=True)
         self.git("init", "-q", "-b", "main")
-        # A collection in the background would fall on whoever is measured next; without it they are faster.
+        # A garbage collection in the background would slow down the next measurement; without it they are faster.
         for setting in ("gc.auto=0", *self.settings):
             self.git("config", *setting.split("="))
 
@@ -213,7 +213,7 @@ class Opencode(Git):
 
 
 class Restic(Peer):
-    """restic, where it is installed: a backup program, no undo."""
+    """restic, if it is installed: a backup program without undo."""
 
     name = "restic"
 
@@ -248,7 +248,7 @@ def median_ms(seconds: list[float]) -> float:
 
 
 def measure(peer: Peer, every: list[str], rounds: int) -> str:
-    """The peer alone, in one line: its first checkpoint, then checkpoint/restore for 0, 1 and 100 changes."""
+    """Measure one peer alone: its first checkpoint, then checkpoint/restore for 0, 1 and 100 changes."""
     begun = time.perf_counter()
     peer.seed()
     said = [f"{peer.name:11} first {time.perf_counter() - begun:6.2f} s"]

@@ -2,7 +2,7 @@
 
     python benchmarks/postgres.py [--quick]
 
-Both kinds of work alternate in small rounds in one run, so that only ratios count. The server is one of the tests'.
+Both kinds of work alternate in small rounds in one run, so that only ratios count. The tests' server is used.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Link = psycopg.Connection[Any]
 
 
 def single(r: random.Random, start: int, count: int) -> Iterator[str]:
-    """Statements of an agent: one row each, a commit each."""
+    """Yield statements of an agent: one row each, a commit each."""
     for n in range(start, start + count):
         new, old = 200_000 + n, r.randrange(1, 100_000)
         yield f"INSERT INTO orders VALUES ({new}, {r.randrange(1, 1000)}, 1.5, '{{\"n\": {n}}}', '{{x}}', now())"
@@ -53,7 +53,7 @@ def single(r: random.Random, start: int, count: int) -> Iterator[str]:
 
 
 def bulk(r: random.Random, start: int) -> Iterator[str]:
-    """Statements over thousands of rows."""
+    """Yield statements over thousands of rows."""
     low = r.randrange(1, 90_000)
     first = 1_000_000 + 10_000 * start
     yield f"UPDATE orders SET total = total * 2 WHERE id BETWEEN {low} AND {low + 5_000}"
@@ -69,7 +69,7 @@ def spent(db: Link, statements: list[str]) -> float:
 
 
 def capture(plain: Link, guarded: Link, rounds: int) -> dict[str, tuple[float, float]]:
-    """Seconds with and without capture, for each kind of work."""
+    """Return the seconds with and without capture, for each kind of work."""
     found = dict.fromkeys((SINGLE, TOGETHER, BULK), (0.0, 0.0))
     r = random.Random(1)
     for n in range(rounds):
@@ -83,7 +83,7 @@ def capture(plain: Link, guarded: Link, rounds: int) -> dict[str, tuple[float, f
 
 
 def undo(shop: Shop, rows: int) -> tuple[float, float]:
-    """Seconds of an undo, and of the same statements row by row."""
+    """Return the seconds of an undo, and of the same statements row by row."""
     number, db = shop.begin()
     with db, db.transaction():
         began = time.perf_counter()

@@ -1,8 +1,8 @@
-"""An agent that announces its work: nothing leaves before it is committed, and a failed attempt announces nothing.
+"""An agent that announces its work: nothing is sent before the commit, and a failed attempt announces nothing.
 
     python examples/deferred_messages.py [FOLDER]
 
-Everything happens in FOLDER, or in a temporary one. The messages go to a file there, by a command that sends them.
+Everything happens in FOLDER, or in a temporary one. A command "sends" the messages by writing them to a file there.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def show() -> None:
 def main(folder: Path) -> None:
     work = folder / "work"
     if work.exists():
-        sys.exit(f"{work} is there already, so nothing was done. Name another folder.")
+        sys.exit(f"{work} already exists, so nothing was done. Name another folder.")
     work.mkdir(parents=True)
     os.chdir(work)
     Path("NOTES").write_text("1.0\n")
@@ -52,11 +52,11 @@ def main(folder: Path) -> None:
         except RuntimeError as error:
             print(f"  {error}. {error.__notes__[0]}")
         show()
-        print("Two that do not; no worker has come by yet:")
+        print("Two that succeed; no worker has delivered anything yet:")
         release(tb, "1.2")
         hasty = release(tb, "1.3")
         show()
-        print("The second one is taken back before anybody heard of it:")
+        print("The second one is taken back before it was announced:")
         print(f"  {tb.undo(hasty.id)}")
         print("The worker (`takeback outbox worker`) delivers the rest:")
         print(f"  delivered {tb.courier().run(once=True).delivered}")

@@ -1,7 +1,7 @@
-"""What Takeback does, shown on a small project that is made for it and removed afterwards.
+"""Show what Takeback does, on a small project that is created for the demo and removed afterwards.
 
 `./dev demo` runs this. Every line after a `$` is a command that really runs, with the output that it really
-prints. Whether the files are as they were is judged here, by the standard library alone and not by Takeback.
+prints. This script checks by itself, with the standard library alone, whether the files are as they were.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ class Demo:
         self._env |= {"TAKEBACK_HOME": str(folder / "state"), "PYTHONSAFEPATH": "1"}
         who = {"NAME": "You", "EMAIL": "you@example.org"}
         self._env |= {f"GIT_{role}_{k}": v for role in ("AUTHOR", "COMMITTER") for k, v in who.items()}
-        # The commands run in another folder, and find this checkout where it is not installed.
+        # The commands run in another folder; let them find this checkout if it is not installed.
         self._env["PYTHONPATH"] = str(Path(__file__).resolve().parents[1] / "src")
         if not sys.stdout.isatty():
             self._env["NO_COLOR"] = "1"
 
     def build(self) -> None:
-        """A small project with what projects have: ignored secrets, a database, a script."""
+        """Create a small project with typical contents: ignored secrets, a database, a script."""
         for name, text in PROJECT.items():
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,11 +111,11 @@ class Demo:
             ["git", *words], cwd=self.root, env=self._env, stdout=subprocess.PIPE, text=True
         )
         if done.returncode:
-            raise Failed(f"git {words[0]} ended with {done.returncode}")
+            raise Failed(f"git {words[0]} exited with {done.returncode}")
         return done.stdout
 
     def history(self) -> str:
-        """Every branch, what is checked out, what is staged and stashed, as git tells it; and the rows."""
+        """Return every branch, what is checked out, staged and stashed, as git prints it; and the rows."""
         asked = [["show-ref"], ["symbolic-ref", "HEAD"], ["ls-files", "--stage"], ["stash", "list"]]
         told = [self.git("--no-optional-locks", *words) for words in asked]
         told.append(self.git("fsck", "--no-dangling"))
@@ -132,10 +132,10 @@ class Demo:
         if done.returncode:
             print(f"(exit {done.returncode})", flush=True)
         if done.returncode != code:
-            raise Failed(f"takeback {words[0]} ended with {done.returncode} and not with {code}")
+            raise Failed(f"takeback {words[0]} exited with {done.returncode} instead of {code}")
 
     def human(self, name: str, old: str, new: str) -> None:
-        """You edit a file in your editor; Takeback is not told."""
+        """Edit a file as you would in your editor, without Takeback."""
         path = self.root / name
         text = path.read_text()
         assert old in text
@@ -143,7 +143,7 @@ class Demo:
         path.write_text(text.replace(old, new))
 
     def look(self) -> World:
-        """Every path but the project's own .git, which Takeback leaves alone."""
+        """Return the state of every path except in the project's own .git, which `history` covers."""
         found: World = {}
         for folder, folders, files in os.walk(self.root):
             if Path(folder) == self.root and ".git" in folders:
@@ -166,12 +166,12 @@ class Demo:
         now = self.look()
         wrong = sorted(path for path in expected.keys() | now.keys() if expected.get(path) != now.get(path))
         if wrong:
-            raise Failed(f"it is not true that {what}; these differ: {', '.join(wrong)}")
-        print(f"\n  Compared by this script, with SHA-256, modes and times: {what}.", flush=True)
+            raise Failed(f"the demo expected that {what}; these paths differ: {', '.join(wrong)}")
+        print(f"\n  Checked by this script, with SHA-256, modes and times: {what}.", flush=True)
 
 
 def paint(text: str) -> str:
-    """Bold on a terminal that wants it."""
+    """Return the text in bold, if the output is a terminal that supports it."""
     plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
     return text if plain else f"\x1b[1m{text}\x1b[0m"
 
@@ -181,12 +181,12 @@ def say(sentence: str) -> None:
 
 
 def with_edit(world: World, now: World, path: str) -> World:
-    """The earlier world, but with what the human did to one file since."""
+    """Return the earlier state, but with the human's edit of one file."""
     return world | {path: now[path]}
 
 
 def wreck_and_take_back(demo: Demo) -> None:
-    say("A small project, made for this demo. One command protects it; nothing is written into it.")
+    say("A small project, created for this demo. One command protects it; nothing is written into it.")
     demo.takeback("init")
     before = demo.look()
 
@@ -196,7 +196,7 @@ def wreck_and_take_back(demo: Demo) -> None:
     if (demo.root / ".env").exists() or (demo.root / "shop.db").exists():
         raise Failed("the agent did less than it should")
 
-    say("Before you notice, you have gone on with your own work.")
+    say("Before you notice, you have continued with your own work.")
     demo.human("README.md", "Sells shoes.", "Sells shoes and hats.")
     edited = demo.look()
     expected = with_edit(before, edited, "README.md")
@@ -225,14 +225,14 @@ def both_in_one_file(demo: Demo) -> None:
     demo.human("config.toml", "port = 80", "port = 8080")
     before = demo.look()
 
-    say("Nobody's work is overwritten silently: undo stops, and says what can be done.")
+    say("Nobody's work is overwritten silently: undo stops, and says what you can do.")
     demo.takeback("undo", code=3)
     demo.prove(before, "nothing was changed")
     demo.takeback("undo", "--on-conflict", "merge")
     wanted = PROJECT["config.toml"].replace("port = 80", "port = 8080")
     if (demo.root / "config.toml").read_text() != wanted:
         raise Failed("config.toml is not the original with your edit")
-    print("\n  Compared by this script: the agent's line is gone, yours is there.", flush=True)
+    print("\n  Checked by this script: the agent's line is gone, yours is there.", flush=True)
 
 
 def branches_and_rows(demo: Demo) -> None:
@@ -241,11 +241,11 @@ def branches_and_rows(demo: Demo) -> None:
     demo.takeback("run", "--name", "tidy up history", "--", "sh", "../historian.sh")
     if demo.history() == before:
         raise Failed("the agent did less than it should")
-    say("The commits that git has thrown away for good are still here. One undo for all of it.")
+    say("Git has deleted the commits for good, but Takeback still has them. One undo brings everything back.")
     demo.takeback("undo")
     if demo.history() != before:
         raise Failed("git or the rows are not as they were")
-    print("\n  Compared by this script, with git itself and a dump of the rows: all as before.", flush=True)
+    print("\n  Checked by this script, with git itself and a dump of the rows: all as before.", flush=True)
 
 
 def main() -> int:
@@ -257,16 +257,16 @@ def main() -> int:
             both_in_one_file(demo)
             if shutil.which("git"):
                 branches_and_rows(demo)
-            say("The whole story. What no agent did is marked as outside, and stays yours.")
+            say("The whole story. Changes that no agent made are marked as outside, and stay yours.")
             demo.takeback("log")
-            say("Last, check that the record itself is complete and every stored byte is right.")
+            say("Last, check that the history itself is complete and every stored byte is right.")
             demo.takeback("verify", "--deep")
         except Failed as failure:
             print(f"\nThe demo failed: {failure}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:
             return 130
-    say("That was all. The demo's files are gone again. Try it on your own: takeback run -- COMMAND")
+    say("That is all. The demo's files are gone again. Try it on your own project: takeback run -- COMMAND")
     return 0
 
 

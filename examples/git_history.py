@@ -1,9 +1,9 @@
-"""An agent rewrites the history of a project, and throws away what it left behind; all of it is taken back.
+"""An agent rewrites the history of a project and prunes the lost commits; all of it is taken back.
 
     python examples/git_history.py [FOLDER]
 
-Everything happens in FOLDER, or in a temporary one. The agent uses git as anybody would: Takeback looks at the
-repository before and after. Meanwhile a human commits to a branch of their own, and that stays.
+Everything happens in FOLDER, or in a temporary one. The agent uses plain git: Takeback looks at the
+repository before and after. In the meantime a human commits to a branch of their own, and that commit stays.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def commit(name: str) -> None:
 def main(folder: Path) -> None:
     work = folder / "work"
     if work.exists():
-        sys.exit(f"{work} is there already, so nothing was done. Name another folder.")
+        sys.exit(f"{work} already exists, so nothing was done. Name another folder.")
     work.mkdir(parents=True)
     os.chdir(work)
     git("init", "-q")
@@ -49,11 +49,11 @@ def main(folder: Path) -> None:
     with takeback.open(".", home=folder / "state", watching=False) as tb:
         with tb.recording("an agent tidies up"):
             subprocess.run(["sh", "-c", AGENT], check=True)
-        print(f"The agent has been here: {git('log', '--oneline', '--all', '--format=%D %s')}")
+        print(f"After the agent: {git('log', '--oneline', '--all', '--format=%D %s')}")
         git("checkout", "-q", "-b", "mine")
         commit("scarves")
         git("checkout", "-q", "main")
-        print("Meanwhile you have committed to a branch of your own. What the agent did is taken back:")
+        print("In the meantime you have committed to a branch of your own. Undo what the agent did:")
         print(f"  {tb.undo()}")
         for line in git("branch", "--format=%(refname:short): %(subject)").splitlines():
             print(f"  {line}")

@@ -21,7 +21,7 @@ from typing import Any
 
 import takeback
 
-# One file reads better here. Handlers of your own belong into a module, so that `takeback undo` finds them too.
+# One file is easier to read here. Put your own handlers into a module, so that `takeback undo` finds them too.
 warnings.filterwarnings("ignore", message=".*part of the script itself")
 
 
@@ -39,7 +39,7 @@ def names() -> list[tuple[Any, ...]]:
         return list(db.execute("SELECT * FROM customers ORDER BY 1"))
 
 
-# Two changes of the database, each with the way back
+# Two changes to the database, each with its undo and its check
 
 
 def drop_column(call: takeback.Call) -> None:
@@ -91,7 +91,7 @@ def migrate(folder: Path) -> None:
     with takeback.open(".", home=folder / "state", watching=False) as tb:
         with tb.run("split names", key="split-names") as run:
             with run.step("schema") as step:
-                print(f"  schema{' was done already' if step.done else ''}", flush=True)
+                print(f"  schema{' was already done' if step.done else ''}", flush=True)
                 run.call(add_column, "family")
             with run.step("code"):
                 Path("query.py").write_text("QUERY = 'SELECT name, family FROM customers'\n")
@@ -104,7 +104,7 @@ def migrate(folder: Path) -> None:
 def main(folder: Path) -> None:
     work = folder / "work"
     if work.exists():
-        sys.exit(f"{work} is there already, so nothing was done. Name another folder.")
+        sys.exit(f"{work} already exists, so nothing was done. Name another folder.")
     work.mkdir(parents=True)
     os.chdir(work)
     os.environ["SHOP_DB"] = str(folder / "shop.db")
@@ -120,7 +120,7 @@ def main(folder: Path) -> None:
     print("Another process continues it:", flush=True)
     subprocess.run(again, check=True)
     print(f"  the database: {names()}")
-    print("After all, the whole migration is taken back:")
+    print("Finally, the whole migration is taken back:")
     with takeback.open(".", home=folder / "state", watching=False) as tb:
         print(f"  {tb.undo(to=before)}")
     print(f"  the database: {names()}; query.py: {Path('query.py').read_text().strip()}")

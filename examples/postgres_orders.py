@@ -1,9 +1,9 @@
-"""An agent tidies up a shop's database, and goes too far. A human works in it at the same time.
+"""An agent tidies up a shop's database and goes too far, while a human works in it.
 
     python examples/postgres_orders.py ADDRESS
 
-ADDRESS is an empty PostgreSQL database, like postgresql://localhost/scratch, and a role that may guard it. All that
-is made there is removed at the end. Files and state are in a temporary folder.
+ADDRESS is an empty PostgreSQL database, like postgresql://localhost/scratch, with a role that may guard it.
+Everything created there is removed at the end. Files and state are in a temporary folder.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def show(address: str, when: str) -> None:
 
 
 def tidy_up(tb: takeback.Workspace, address: str) -> str:
-    """The agent. Its customers without a future take their orders along."""
+    """Do the agent's work. Deleting a customer also deletes the customer's orders."""
     with tb.run("tidy up") as run:
         with run.step("customers"), run.database(address) as db:
             db.execute("DELETE FROM customers WHERE id = 3")
@@ -53,12 +53,12 @@ def story(tb: takeback.Workspace, address: str) -> None:
     with psycopg.connect(address) as db:
         db.execute("UPDATE orders SET total = 25 WHERE id = 11")
         db.execute("INSERT INTO orders VALUES (13, 1, 1.99)")
-    show(address, "the human went on")
+    show(address, "after the human  ")
     try:
         tb.undo(run)
     except ConflictError as conflict:
         print(f"undo             : {conflict.message}")
-    print(f"keep what is mine: {tb.undo(run, on_conflict='keep')}")
+    print(f"undo, keep mine  : {tb.undo(run, on_conflict='keep')}")
     show(address, "after the undo   ")
 
 

@@ -1,4 +1,4 @@
-"""An agent whose first plan does not work: it goes back to where the plan began, and tries another one.
+"""An agent whose first plan does not work: it goes back to where the plan began and tries another one.
 
     python examples/replanning.py [FOLDER]
 
@@ -33,12 +33,12 @@ def write(path: str, text: str) -> None:
 
 @takeback.action(effect="none")
 def passes() -> bool:
-    """Whether the tests pass. It only looks."""
+    """Return whether the tests pass. Changes nothing."""
     return subprocess.run([sys.executable, "-B", "check.py"], capture_output=True).returncode == 0
 
 
 def solve(run: takeback.Run) -> str:
-    """Try one plan after the other; what a failed one did is taken back before the next begins."""
+    """Try one plan after the other; take back each failed one before the next begins."""
     for plan, code in PLANS.items():
         with run.step(plan) as step:
             run.memory["plan"] = plan
@@ -54,7 +54,7 @@ def solve(run: takeback.Run) -> str:
 def main(folder: Path) -> None:
     work = folder / "work"
     if work.exists():
-        sys.exit(f"{work} is there already, so nothing was done. Name another folder.")
+        sys.exit(f"{work} already exists, so nothing was done. Name another folder.")
     work.mkdir(parents=True)
     os.chdir(work)
     write("top.py", "def top(items):\n    raise NotImplementedError\n")
@@ -65,7 +65,7 @@ def main(folder: Path) -> None:
             plan = solve(run)
             print(f"  {plan!r} passes; the memory says {run.memory}")
         print(f"  in the folder: {sorted(os.listdir())}")
-        print("The history of the plan stays in the journal:")
+        print("Both plans stay in the journal:")
         for moment in tb.replay(run.id):
             if moment.event in ("step-began", "rollback-ended", "run-ended"):
                 print(f"  {moment.what}")

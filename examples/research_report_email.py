@@ -1,4 +1,4 @@
-"""An agent researches, writes a report and mails it. The mail fails, so the report is taken back; then it works.
+"""An agent researches, writes a report and emails it. The email fails, so the report is taken back; then it works.
 
     python examples/research_report_email.py [FOLDER]
 
@@ -21,14 +21,14 @@ from typing import Any
 
 import takeback
 
-# One file reads better here. Handlers of your own belong into a module, so that `takeback undo` finds them too.
+# One file is easier to read here. Put your own handlers into a module, so that `takeback undo` finds them too.
 warnings.filterwarnings("ignore", message=".*part of the script itself")
 
 SERVICE: dict[str, Any] = {"url": "", "full": True, "sent": {}}
 
 
 class Mail(BaseHTTPRequestHandler):
-    """PUT /KEY sends a mail, unless the mailbox is full. GET /KEY tells whether it was sent."""
+    """PUT /KEY sends an email, unless the mailbox is full. GET /KEY says whether it was sent."""
 
     def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -45,7 +45,7 @@ class Mail(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Not on the screen of this example."""
+        """Print nothing: the log would clutter the example's output."""
 
 
 # The agent's tools, each with its effect
@@ -58,7 +58,7 @@ def research(question: str) -> list[str]:
 
 @takeback.action(effect="restorable")
 def write_report(path: str, lines: list[str]) -> int:
-    """Plain Python that writes into the workspace: what it changes is seen, and can be put back."""
+    """Write into the workspace, in plain Python: Takeback sees the change and can put it back."""
     return Path(path).write_text("\n".join(lines) + "\n")
 
 
@@ -74,7 +74,7 @@ def was_sent(call: takeback.Call) -> Any:
 @takeback.action(effect="irreversible", check=was_sent)
 def send_mail(to: str, path: str) -> bool:
     text = json.dumps({"to": to, "text": Path(path).read_text()}).encode()
-    key = takeback.current_call().key  # the same key for each attempt, so that it cannot arrive twice
+    key = takeback.current_call().key  # the same key for each attempt, so that the email cannot arrive twice
     urllib.request.urlopen(urllib.request.Request(f"{SERVICE['url']}/{key}", text, method="PUT")).close()
     return True
 
@@ -98,7 +98,7 @@ def attempt(tb: takeback.Workspace) -> None:
 def main(folder: Path) -> None:
     work = folder / "work"
     if work.exists():
-        sys.exit(f"{work} is there already, so nothing was done. Name another folder.")
+        sys.exit(f"{work} already exists, so nothing was done. Name another folder.")
     work.mkdir(parents=True)
     os.chdir(work)
     Path("notes.md").write_text("my own notes\n")

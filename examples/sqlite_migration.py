@@ -3,7 +3,7 @@
     python examples/sqlite_migration.py [FOLDER]
 
 Everything happens in FOLDER, or in a temporary one. The agent is a command that Takeback does not know; the shop is
-another program that goes on writing to the same database. Then a run of our own writes to it, as one transaction.
+another program that keeps writing to the same database. Then a run of our own writes to it, as one transaction.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def sell(item: str, price: int) -> None:
 def main(folder: Path) -> None:
     work = folder / "work"
     if work.exists():
-        sys.exit(f"{work} is there already, so nothing was done. Name another folder.")
+        sys.exit(f"{work} already exists, so nothing was done. Name another folder.")
     work.mkdir(parents=True)
     os.chdir(work)
     with closing(sqlite3.connect("shop.db")) as db:
@@ -53,9 +53,9 @@ def main(folder: Path) -> None:
     with takeback.open(".", home=folder / "state", watching=False) as tb:
         with tb.recording("an agent's migration"):
             subprocess.run([sys.executable, "-c", MIGRATION], check=True)
-        print(f"The agent has been here: {ask('SELECT item, price FROM orders')}")
+        print(f"After the agent: {ask('SELECT item, price FROM orders')}")
         sell("plum", 5)
-        print("Meanwhile somebody bought a plum. What the agent did is taken back:")
+        print("In the meantime somebody bought a plum. Undo what the agent did:")
         print(f"  {tb.undo()}")
         print(f"  {ask('SELECT item, price FROM orders')}")
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checkpoints that survive a restart: start, update, resume, complete, list, prune, check.
 
-One file that needs only Python 3.11: copy it where it is needed. It is made from Takeback's own modules by
-`./dev docs`; change it there.
+A single file that needs only Python 3.11: copy it wherever you need it. `./dev docs` generates it from Takeback's
+modules; make changes there.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class UsageError(TakebackError):
 
 
 class InvalidOutput(UsageError):
-    """What a model gave is not what was asked for; nothing of it was applied."""
+    """A model's output is not what was asked for; nothing of it was applied."""
 
     code = "invalid-output"
 
@@ -62,15 +62,15 @@ class InvalidOutput(UsageError):
     ) -> None:
         super().__init__(message, hint)
         self.path = path
-        """Where in the value, like `$.items[2].name`; empty where it is no JSON at all."""
+        """Where in the value, like `$.items[2].name`; empty if the output is not JSON at all."""
         self.line = line
         self.column = column
         self.truncated = truncated
-        """Whether it just ends too early, so that asking for the rest, or for more room, may help."""
+        """Whether the output just ends too early, so that asking for the rest, or for more room, may help."""
 
 
 class ConflictError(TakebackError):
-    """Somebody else wrote, or holds what is needed; nothing was changed."""
+    """Another process or person wrote, or holds what is needed; nothing was changed."""
 
     exit_code = 3
     code = "conflict"
@@ -93,7 +93,7 @@ class RunBusy(ConflictError):
 
 
 class LeaseHeld(RunBusy):
-    """Another one has the lock; nothing was locked."""
+    """Another run holds the lock; nothing was locked."""
 
     code = "locked"
 
@@ -103,51 +103,51 @@ class LeaseHeld(RunBusy):
 
 
 class Deadlock(LeaseHeld):
-    """Those who have the locks wait for each other, and this one gave up; nothing was locked."""
+    """The holders of the locks wait for each other, and this run gave up; nothing was locked."""
 
     code = "deadlock"
 
 
 class LeaseLost(ConflictError):
-    """The time-bound right is not held any more: another took it when it had run out, or a human released it."""
+    """The lease is no longer held: it expired and another took it, or a human released it."""
 
     code = "lease-lost"
 
 
 class SeatLost(ConflictError):
-    """The workspace is worked on in another folder; nothing was recorded."""
+    """The workspace has moved to another folder; nothing was recorded."""
 
     code = "moved"
 
 
 class SeatHeld(RunBusy):
-    """The folder that the workspace is in still shows signs of life; nothing was moved."""
+    """The folder that the workspace is in is still active; nothing was moved."""
 
     code = "seated"
 
     def __init__(self, message: str, hint: str = "", *, left_s: float = 0.0) -> None:
         super().__init__(message, hint)
         self.left_s = left_s
-        """When it can be had if nothing is heard from there any more."""
+        """Seconds until the workspace can be taken, if that folder stays silent."""
 
 
 class RefusedError(ConflictError):
-    """Policy or safety says no; nothing was started."""
+    """A policy or safety rule forbids it; nothing was started."""
 
     code = "refused"
 
     def __init__(self, message: str, hint: str = "", *, how: str = "", report: Any = None) -> None:
         super().__init__(message, hint, report=report)
         self.how = how
-        """How whoever owns the rules could allow it. For a human: a model might do it, so `str()` leaves it out."""
+        """How the owner of the rules could allow it. `str()` leaves it out: a model that reads it might do it."""
 
 
 class RefusedByRule(RefusedError):
-    """A rule that a human wrote down says no to a command; nothing was started."""
+    """A rule that a human wrote forbids a command; nothing was started."""
 
 
 class InvariantBroken(ConflictError):
-    """Something that must hold does not; the run stops at once, and nothing is tried again."""
+    """Something that must hold does not; the run stops at once, without retries."""
 
     code = "invariant"
 
@@ -159,19 +159,19 @@ class HandedOver(ConflictError):
 
 
 class JournalMoved(ConflictError):
-    """Another process appended first, so the caller decided on an old view."""
+    """Another process appended first, so the caller decided on outdated data."""
 
     code = "journal-moved"
 
 
 class StoreMoved(ConflictError):
-    """The history is kept elsewhere by now, or is on its way; nothing was recorded here."""
+    """The history is kept elsewhere now, or is being moved; nothing was recorded here."""
 
     code = "moved"
 
 
 class BackendError(TakebackError):
-    """Something outside failed: the disk, the database, a service."""
+    """Something outside Takeback failed: the disk, the database, a service."""
 
     exit_code = 4
     code = "backend"
@@ -186,7 +186,7 @@ class NoRoom(BackendError):
 
 
 class DeliveryFailed(BackendError):
-    """What was deferred did not get through. A handler may raise it to say more than that it failed."""
+    """A deferred intent was not delivered. A handler may raise it to say more than that it failed."""
 
     code = "not-delivered"
 
@@ -203,24 +203,24 @@ class DeliveryFailed(BackendError):
         self.permanent = permanent
         """No further attempt can help."""
         self.again_s = again_s
-        """When to try again; else with growing pauses."""
+        """Seconds until the next attempt; by default the pauses grow."""
         self.unsure = unsure
-        """Whether it may have been delivered all the same."""
+        """Whether it may have been delivered anyway."""
 
 
 class CorruptionError(TakebackError):
-    """Stored data is not what was stored."""
+    """Stored data differs from what was written."""
 
     exit_code = 5
     code = "corrupt"
 
 
 class ContentGone(CorruptionError):
-    """Content that is not kept any more, or was lost: nothing of it is there, damaged or not."""
+    """Content that is no longer kept, or was lost: none of it is left, not even damaged."""
 
 
 class FormatTooNew(TakebackError):
-    """Written by a newer Takeback; this one would misread it, so it does not touch it."""
+    """Data written by a newer Takeback; this version would misread it, so it leaves it alone."""
 
     exit_code = 4
     code = "format-too-new"
@@ -242,8 +242,8 @@ class RollbackIncomplete(TakebackError):
 
 HIDDEN = "[hidden]"
 
-# Tokens that say by their shape what they are: what each is called, the hints of which one must occur (in lower
-# case), and its shape. A shape is compiled only once its hint was met; most texts meet none.
+# Tokens recognisable by their shape: the name, the hints of which one must occur (in lower case), and the
+# shape. A shape is compiled only once one of its hints occurs; most texts contain none.
 TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "a private key",
@@ -279,8 +279,10 @@ _NAME = (
 _QUOTED = r"'\"'\"'[^'\"]*'\"'\"'|\\\"[^\"\\]*\\\"|\"[^\"]*\"|'[^']*'"
 _PLAIN = r"(?:[^\s|;&\"'\\]|\\.|\"[^\"\s|;&]*\"|'[^'\s|;&]*')+"
 _VALUE = rf"(?:{_QUOTED}|{_PLAIN})"
-# A word that is no option, nothing that a shell reads, and not empty.
+# A word that is not an option, not a redirection and not empty.
 _GIVEN = rf"(?![-<>]|''|\"\"){_VALUE}"
+# All that is left of one simple command.
+_REST = rf"(?:{_QUOTED}|[^|;&\n\"'])+"
 # The words of one simple command up to the option in question, and options before a word.
 _WORDS = r"[^|;&\n]{0,200}?\s"
 _OPTIONS = r"(?:-\S+[ \t]+){0,9}"
@@ -296,6 +298,18 @@ _OF_PROGRAMS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ),
     (("mongo", "mycli", "cqlsh", "cypher", "snowsql"), r"mongo\w*|mycli|cqlsh|cypher-shell|snowsql", "-p"),
     (("beeline", "ncftp", "rdesktop", "rabbitmqadmin"), r"beeline|ncftp\w*|rdesktop|rabbitmqadmin", "-p"),
+    (("az ",), r"az\s+(?:sql|mysql|postgres|synapse)", "-p"),
+    (("login",), r"(?:cf|oras|crane\s+auth)\s+login", "-p"),
+    (("racadm", "altool", "yt-dlp", "youtube-dl"), r"racadm|altool|yt-dlp|youtube-dl", "-p"),
+    (("p4 ",), "p4", "-P"),
+    (("kadmin",), r"kadmin(?:\.local)?", "-w"),
+    (("codecov", "influx"), "codecov|influx", "-t"),
+    (("gem ",), r"gem\s+push", "(?:--key|-k)"),
+    (("nuget", "openai"), r"dotnet\s+nuget\s+push|openai", "-k"),
+    (("llm ",), r"llm\s+keys\s+set", "--value"),
+    (("kaggle",), r"kaggle\s+config\s+set\b(?=[^|;&\n]{0,200}\bkey\b)", "-v"),
+    (("databricks",), r"databricks\s+secrets", "--string-value"),
+    (("kubectl",), r"kubectl\b[^|;&\n]{0,100}?\spatch\s+secrets?", "(?:--patch|-p)"),
     (("poetry", "keychain", "useradd", "usermod"), r"poetry\s+publish|unlock-keychain|user(?:add|mod)", "-p"),
     (
         ("sqlcmd", "bcp", "isql", "ipmitool", "mosquitto"),
@@ -309,6 +323,7 @@ _OF_PROGRAMS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("ldap",), r"ldap\w+", "-w"),
     (("ldappasswd",), "ldappasswd", "-[as]"),
     (("security",), "security", "-w"),
+    (("snmp",), r"snmp\w+", "-c"),
     (("snmp",), r"snmp\w+", "-A"),
     (("snmp",), r"snmp\w+", "-X"),
     (("openssl",), "openssl", "(?:-k|-K|-hmac)(?![a-z])"),
@@ -337,8 +352,18 @@ _NEXT_WORD: tuple[tuple[tuple[str, ...], str], ...] = (
     (("mosquitto_passwd",), r"mosquitto_passwd[ \t]+-b[ \t]+\S+[ \t]+\S+"),
     (("wpa_passphrase",), r"wpa_passphrase[ \t]+\S+"),
     (("mysqladmin",), rf"mysqladmin\b{_WORDS}password"),
-    (("nmcli",), rf"nmcli\b{_WORDS}password"),
-    (("mc alias",), r"mc\s+alias\s+set[ \t]+\S+[ \t]+\S+[ \t]+\S+"),
+    (("nmcli",), rf"nmcli\b{_WORDS}(?:password|\S{{0,60}}\.psk)"),
+    (("wpa_cli",), rf"wpa_cli\b{_WORDS}psk"),
+    (("mc ",), r"mc\s+(?:alias\s+set|config\s+host\s+add)[ \t]+\S+[ \t]+\S+[ \t]+\S+"),
+    (("env:set", "set-env"), r"(?:netlify\s+env:set|cf\s+set-env[ \t]+\S+)[ \t]+\S+"),
+    (("cf auth",), r"cf\s+auth[ \t]+\S+"),
+    (("user-secrets",), r"user-secrets\s+set[ \t]+\S+"),
+    (("vault",), r"vault\s+token\s+(?:revoke|lookup|renew)"),
+    (("consul",), r"consul\s+acl\s+set-agent-token[ \t]+\S+"),
+    (("neo4j",), r"neo4j-admin\b[^|;&\n]{0,60}?\sset-initial-password"),
+    (("securestring",), r"(?i:ConvertTo-SecureString)"),
+    (("cloudflared",), r"cloudflared\s+service\s+install"),
+    (("steamcmd",), rf"steamcmd\b{_WORDS}\+login[ \t]+[^\s+]\S*(?=[ \t]+[^+])"),
     (("http-basic",), r"config[ \t]+http-basic\.\S+[ \t]+\S+"),
     (("passwd",), r"(?:openssl\s+passwd|mkpasswd)(?:[ \t]+-(?:m|s|S|R|salt|method)[ \t]+\S+){0,3}"),
     (("smbclient",), r"smbclient[ \t]+//\S+"),
@@ -352,18 +377,44 @@ _ASKING = (
     r"(?:sudo\b[^|;&\n]{0,200}?\s-\w{0,9}S\b|(?:sudo\s+)?(?:(?:ch|smb|vnc)?passwd|su|kinit|cryptsetup)\b(?!-)"
     r"|[^|;&\n<]{0,200}?(?:--password-stdin|--with-token|--passphrase-fd[ =]0)"
     r"|(?:docker|podman)\s+secret\s+create\b|gcloud\s+secrets\b|gh\s+secret\s+set\b|wrangler\s+secret\s+put\b"
-    r"|vercel\s+env\s+add\b|pass\s+insert\b|keepassxc-cli\b)"
+    r"|vercel\s+env\s+add\b|pass\s+insert\b|keepassxc-cli\b|lpass\s+add\b|secret-tool\s+store\b"
+    r"|fly(?:ctl)?\s+secrets\s+import\b)"
 )
 _ASKING_HINTS = (
     *("sudo", "passwd", "kinit", "cryptsetup", "--p", "--with-token", "su"),
     *("secret", "vercel", "pass", "keepass"),
 )
 
-# A secret that stands behind what announces it: the hints, and a shape whose first group stays.
+# A secret that follows what announces it: the hints, and a shape whose first group stays.
 ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
-    # What is given to a store of secrets, or to a program that asks for one, before any part of it is hidden
-    (("vault",), r"(\bvault\s+(?:kv\s+(?:put|patch)|write)[ \t]+(?:-\S+[ \t]+){0,9}\S+[ \t]+)[^|;&\n]+"),
-    (("fly", "travis"), r"(\b(?:fly(?:ctl)?\s+secrets\s+set|travis\s+encrypt)[ \t]+)[^|;&\n]+"),
+    # Passed to a store of secrets, or to a program that asks for one; before any part of it is hidden
+    (("vault",), rf"(\bvault\s+(?:kv\s+(?:put|patch)|write)[ \t]+{_OPTIONS}\S+[ \t]+){_REST}"),
+    (("fly", "travis"), rf"(\b(?:fly(?:ctl)?\s+secrets\s+set|travis\s+encrypt)[ \t]+){_REST}"),
+    (
+        ("heroku", "dokku", "setenv", "convox", "supabase", "railway", "firebase"),
+        (
+            r"(\b(?:(?:heroku|dokku)\s+config:(?:set|add)|eb\s+setenv|convox\s+env\s+set|supabase\s+secrets\s+set"
+            rf"|railway\s+variables\s+(?:--)?set|firebase\s+functions:config:set)[ \t]+){_REST}"
+        ),
+    ),
+    (("az ",), rf"(\baz\s[^|;&\n]{{0,200}}?\sappsettings\s+set\b{_WORDS}--settings[ \t]+){_REST}"),
+    # The format announces what comes behind it.
+    (
+        ("printf",),
+        (
+            rf"(?i)(\bprintf[ \t]+{_OPTIONS}(?:'[^'\n]{{0,120}}?{_NAME}[^'\w]{{1,4}}%[^']*'"
+            rf"|\"[^\"\n]{{0,120}}?{_NAME}[^\"\w]{{1,4}}%[^\"]*\"|{_NAME}=%\S*)[ \t]+)"
+            rf"{_GIVEN}(?:[ \t]+{_GIVEN})*"
+        ),
+    ),
+    (
+        ("net use",),
+        (
+            r"(\bnet\s+use[ \t]+(?:(?:\*|\w:)[ \t]+)?[\"']?(?:\\\\|//)\S+[ \t]+(?:/\S+[ \t]+){0,5})"
+            rf"(?![/*]){_GIVEN}"
+        ),
+    ),
+    (("net user",), rf"((?:^|[|;&(\n])\s*net\s+user[ \t]+[^\s/]\S*[ \t]+)(?![/*]){_GIVEN}"),
     (
         ("pulumi",),
         rf"(\bpulumi\s+config\s+set\b(?=[^|;&\n]{{0,200}}--secret)[ \t]+{_OPTIONS}[^\s-]\S*[ \t]+{_OPTIONS}){_GIVEN}",
@@ -381,7 +432,7 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
     # NAME=…, name: …, --name …
     (
         ("pass", "secret", "token", "key", "auth", "cred", "pw"),
-        rf"(?i)((?:^|[\s\"'&?;,:/(\[{{#]){_NAME}[ \t]*=[ \t]*)(?:\([^)\n]{{0,300}}\)|{_VALUE})",
+        rf"(?i)((?:^|[\s\"'&?;,:/(\[{{#=\\]){_NAME}(?:\\?[\"']\])?[ \t]*=[ \t]*)(?:\([^)\n]{{0,300}}\)|{_VALUE})",
     ),
     (
         ("pass", "secret", "token", "key", "cred", "pwd"),
@@ -395,7 +446,7 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
         ("pass", "secret", "token", "key", "pwd"),
         (
             r"(?i)((?<![\w-])[\w-]{0,60}(?:pass(?:word|wd|phrase)?|pwd|secret|token|(?:api|access)[-_]?key)"
-            r"\\?[\"']?\s*:\s*\\?[\"'])[^\s\"'\\][^\"'\\\n]*"
+            r"\\?[\"']?\s*(?::|=>)\s*\\?[\"'])[^\s\"'\\][^\"'\\\n]*"
         ),
     ),
     (
@@ -404,7 +455,10 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         ("config", "configure", "npm"),
-        rf"(?i)(\b(?:config(?:ure)?|npm)\s+(?:set\s+)?(?:--?[\w-]+\s+){{0,9}}(?:[^\s:]*:)?{_NAME}[ \t]+){_VALUE}",
+        (
+            r"(?i)(\b(?:config(?:ure)?|npm)\s+(?:set\s+)?(?:--?[\w-]+\s+){0,9}"
+            rf"(?:[^\s:]*:|[\"']\S{{0,120}}?\])?{_NAME}[\"']?[ \t]+){_VALUE}"
+        ),
     ),
     (
         ("_key=",),
@@ -419,13 +473,17 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("authorization", "x-api-key", "cookie"),
         (
-            r"(?i)([\"'](?:authorization|x-api-key|(?:set-)?cookie)\s*:\s*(?:(?:bearer|basic|token|digest|apikey)\s+)?)"
+            r"(?i)([\"'](?:authorization|x-api-key|(?:set-)?cookie)(?:\\?[\"'])?\s*:\s*(?:\\?[\"'])?(?:(?:bearer|basic|token|digest|apikey)\s+)?)"
             r"[^\"'\n]+"
         ),
     ),
     (
         ("authorization", "x-api-key", "cookie"),
         r"(?i)(\b(?:authorization|x-api-key|cookie)\s*:\s*[\"']?(?:bearer\s+|basic\s+|token\s+)?)(?!\[|(?:bearer|basic|token|digest|apikey)\s)[^\s\"']+",
+    ),
+    (
+        ("-h", "--header"),
+        r"(?i)((?:-H|--header)[\s=]*[\"'](?!\[)[\w-]{0,60}(?:token|key|secret|passw\w{1,4})[\w-]{0,60}:)[^\s\"'\[][^\"'\n]{5,}",
     ),
     (("bearer",), r"(?i)(\bbearer\s+)[\w.~+/-]{16,}=*"),
     (("--cookie", "-b"), rf"(\bcurl\b{_WORDS}(?:--cookie[\s=]\s*|-b\s*))(?=[\"']?[^\s\"'=]+=){_VALUE}"),
@@ -436,6 +494,19 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("curl",), rf"(\bcurl\b{_WORDS}(?:-x|--proxy)[\s=]\s*(?:\w+://)?[^\s:@]+:)[^\s@]+(?=@)"),
     (("curl",), rf"(\bcurl\b{_WORDS}-\w{{0,9}}[uU][ \t]*[\"']?[^\s:\"']+:)[^\s\"']+"),
     (("-u", "user"), r"((?:^|\s)(?:-u\s*|--(?:proxy-)?user[\s=]\s*)[^\s:]+:)(?!\d+\b)\S+"),
+    (("curl",), rf"(\bcurl\b{_WORDS}(?:-E|--(?:proxy-)?cert)[\s=]*[^\s:]+:)[^\s|;&]+"),
+    (("creds",), r"((?:^|\s)--(?:src-|dest-)?creds[\s=]\s*[\"']?[^\s:]+:)[^\s\"']+"),
+    (("transmission-remote",), rf"(\btransmission-remote\b{_WORDS}-n[ \t]*[\"']?[^\s:]+:)[^\s\"']+"),
+    (
+        ("bundle",),
+        r"(\bbundle\s+config\s+(?:set\s+)?(?:--\S+\s+){0,3}[^\s:]+\.[^\s:]+\s+[\"']?[^\s:]+:)(?!//)[^\s\"']+",
+    ),
+    (("pserver",), r"(:pserver:[^\s:@]+:)[^\s@]+(?=@)"),
+    (("ftp",), r"(?s)(\bftp\b.{0,300}?\buser[ \t]+[^\s\"']+[ \t]+)[^\s\"']+"),
+    (
+        ("expect",),
+        r"(?i)((?:assword|passphrase)[^\n]{0,80}?\bsend[ \t]+(?:--[ \t]+)?\\?[\"']?)[^\s\"'\\]+(?=\\+[rn])",
+    ),
     (("http", "xh"), rf"(\b(?:https?|xh)\b{_WORDS}-a[ \t]*[^\s:]+:)\S+"),
     (("redis-cli",), r"(\bredis-cli\b(?:\s+-\S+(?:\s+[^\s-]\S*)?){0,20}?\s+-a\s*)[^\s|;&]+"),
     (
@@ -443,13 +514,15 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
         rf"(\b(?:smbclient|rpcclient|net)\b{_WORDS}-U\s*[\"']?[^\s%\"']+%)[^\s|;&\"']+",
     ),
     (("lftp",), rf"(\blftp\b{_WORDS}-u\s*[^\s,]+,)[^\s|;&]+"),
-    (("sqlplus",), rf"(\bsqlplus\b{_WORDS}[^\s/]+/)[^\s@|;&]+"),
+    (("sqlplus", "mpdp", "xpdp"), rf"(\b(?:sqlplus|impdp|expdp)\b{_WORDS}[^\s/]+/)[^\s@|;&]+"),
     (
         (".pgpass",),
         r"((?:^|[\s\"'])[^\s:\"']{1,200}:(?:\d{1,5}|\*):[^\s:\"']{1,200}:[^\s:\"']{1,200}:)[^\s\"']+",
     ),
     # SQL and Python
     (("identified",), rf"(?i)(\bidentified\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?)(?:{_QUOTED})"),
+    (("password",), rf"(?i)(\bpassword\()(?:{_QUOTED})"),
+    (("secret",), rf"(?i)(\bcreate\s[^;\n]{{0,60}}?\bsecret\b[^;\n]{{0,300}}?\bsecret\s+)(?:{_QUOTED})"),
     (("password",), rf"(?i)(\b(?:user|role)\b[^;\n]{{0,200}}?\bpassword\s+)(?:{_QUOTED})"),
     (
         ("set_password(", "create_superuser(", "db.auth("),
@@ -469,7 +542,7 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
     *((hints, rf"(\b(?:{words})[ \t]+{_OPTIONS}){_GIVEN}") for hints, words in _NEXT_WORD),
 )
 
-# What a workflow file refuses besides, and the journal has rules of its own for.
+# What a workflow file refuses in addition; the journal has rules of its own for these.
 _NAMED = (
     r"pass(?:word|wd|phrase)|secret|(?:access|auth|bearer|refresh)?[-_ ]?token|api[-_ ]?key|private[-_ ]?key"
 )
@@ -492,23 +565,34 @@ def compiled(shape: str) -> re.Pattern[str]:
     return re.compile(shape)
 
 
+_HINTS = frozenset(hint for *_, hints, _shape in (*ANNOUNCED, *TOKENS, *NAMED) for hint in hints)
+
+
+def _hints_in(text: str) -> set[str]:
+    """Return the hints that occur in a text: a shape without any of its hints cannot be in it."""
+    lower = text.lower()
+    return {hint for hint in _HINTS if hint in lower}
+
+
 def redact(text: str) -> str:
     """Return this text without what looks like a secret."""
-    lower = text.lower()
+    found = _hints_in(text)
+    if not found:
+        return text
     for hints, shape in ANNOUNCED:
-        if any(hint in lower for hint in hints):
+        if not found.isdisjoint(hints):
             text = compiled(shape).sub(rf"\g<1>{HIDDEN}", text)
     for _, hints, shape in TOKENS:
-        if any(hint in lower for hint in hints):
+        if not found.isdisjoint(hints):
             text = compiled(shape).sub(HIDDEN, text)
     return text
 
 
 def secret_in(text: str) -> str:
     """Return what kind of secret this text seems to hold; empty if none."""
-    lower = text.lower()
+    found = _hints_in(text)
     for kind, hints, shape in (*TOKENS, *NAMED):
-        if any(hint in lower for hint in hints) and compiled(shape).search(text):
+        if not found.isdisjoint(hints) and compiled(shape).search(text):
             return kind
     return ""
 
@@ -539,11 +623,11 @@ TEXTS = (
 FIELDS = {*TEXTS, *LISTS, "handoffTo", HASH}
 
 SAFE_NAME = re.compile(r"\w[\w .:@+=,-]*")
-"""What may be part of a file's name: no slash, no leading dot, nothing that a terminal would obey."""
+"""What may be part of a file name: no slash, no leading dot, no control characters."""
 
 
 RESERVED = "CHECKPOINT_SCHEMA"
-"""The skill keeps its schema in a file of this name, which is no checkpoint."""
+"""The skill keeps its schema in a file of this name, which is not a checkpoint."""
 
 
 def iso(at_s: float) -> str:
@@ -551,7 +635,7 @@ def iso(at_s: float) -> str:
 
 
 def seconds(text: str) -> float:
-    """A moment as seconds since 1970. Without a zone it could mean anything, so it must have one."""
+    """Return a time as seconds since 1970. Raise ValueError if it has no time zone."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text} has no time zone")
@@ -559,37 +643,38 @@ def seconds(text: str) -> float:
 
 
 def safe_name(name: str, what: str) -> str:
-    """This name, if it can be part of a path without leading anywhere else."""
+    """Return this name. Raise UsageError if it is not safe as part of a path."""
     if name.upper() == RESERVED:
         raise UsageError(
-            f"{name} cannot be {what}: it is the name of the schema; nothing was done", hint="use another one"
+            f"{name} cannot be {what}: that name is reserved for the schema; nothing was done",
+            hint="choose another name",
         )
     if not SAFE_NAME.fullmatch(name) or len(name.encode("utf-8", "replace")) > ID_BYTES_MAX:
         raise UsageError(
             f"{name[:ID_BYTES_MAX]!r} cannot be {what}; nothing was done",
-            hint="use letters, digits and . _ - : @ + = , with no slash, beginning with a letter or digit",
+            hint="use letters, digits and . _ - : @ + = , without a slash, and begin with a letter or digit",
         )
     return name
 
 
 def digest(record: dict[str, Any]) -> str:
-    """SHA-256 of the sorted compact JSON, without the hash itself."""
+    """Return the SHA-256 of the sorted compact JSON, without the hash itself."""
     rest = {name: value for name, value in record.items() if name != HASH}
     return _sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode())
 
 
 def _sha256(data: bytes) -> str:
-    # hashlib loads all of OpenSSL for it, a tenth of a command's time; Python has its own, under two names.
+    # hashlib loads all of OpenSSL, a tenth of a command's time; Python has its own SHA-256, under two names.
     for name in ("_sha2", "_sha256", "hashlib"):
         try:
             return str(__import__(name).sha256(data).hexdigest())
         except ImportError:
             continue
-    raise AssertionError("hashlib is always there")
+    raise AssertionError("hashlib always exists")
 
 
 def sealed(record: dict[str, Any], now_s: float) -> dict[str, Any]:
-    """This record as of now, with its hash."""
+    """Return this record with the present time and its hash."""
     fresh = record | {"updatedAt": iso(now_s)}
     return fresh | {HASH: digest(fresh)}
 
@@ -599,24 +684,24 @@ def encoded(record: dict[str, Any]) -> bytes:
 
 
 def decoded(data: bytes, name: str) -> dict[str, Any]:
-    """What a file says, if its schema and its hash are right. `name` is the file's, without its ending."""
+    """Return the record in a file. Raise CorruptionError if its schema, hash or id is wrong. `name` has no suffix."""
     try:
         record = json.loads(data)
     except (ValueError, RecursionError):
-        raise CorruptionError("it is not whole JSON") from None
+        raise CorruptionError("it is not complete JSON") from None
     if not isinstance(record, dict):
-        raise CorruptionError("it is no JSON object")
+        raise CorruptionError("it is not a JSON object")
     if wrong := _misfit(record):
         raise CorruptionError(wrong)
     if record[HASH] != digest(record):
-        raise CorruptionError("its hash does not fit: it was changed by something else")
+        raise CorruptionError("its hash does not match: something else changed it")
     if record["workflowId"] != name:
-        raise CorruptionError("it belongs to another workflow than its name says")
+        raise CorruptionError("it belongs to another workflow than its file name says")
     return record
 
 
 def _misfit(record: dict[str, Any]) -> str:
-    """What is wrong with the fields; empty if nothing is."""
+    """Return what is wrong with the fields, or "" if nothing is."""
     if record.get("schemaVersion") != SCHEMA:
         return f"its schema is not {SCHEMA}"
     if missing := FIELDS - record.keys():
@@ -625,27 +710,27 @@ def _misfit(record: dict[str, Any]) -> str:
         return "it has a field that the schema does not know"
     for field in TEXTS:
         if not isinstance(record[field], str):
-            return f"{field} is no text"
+            return f"{field} is not a text"
     for field in LISTS:
         if not isinstance(record[field], list) or not all(isinstance(step, str) for step in record[field]):
-            return f"{field} is no list of texts"
+            return f"{field} is not a list of texts"
     if record["handoffTo"] is not None and not isinstance(record["handoffTo"], str):
-        return "handoffTo is no text"
+        return "handoffTo is not a text"
     if record["status"] not in STATUSES:
         return "its status is unknown"
     try:
         seconds(record["updatedAt"]), seconds(record["expiresAt"])
     except (ValueError, OverflowError):
-        return "a time in it is no time"
+        return "one of its times is not valid"
     return ""
 
 
 def check_steps(step: str, remaining: list[str]) -> None:
-    """Steps are known by their names. The first one may stand in front of the remaining ones, as the skill has it."""
+    """Raise UsageError if two steps share a name. `step` may also be the first of `remaining`, as in the skill."""
     if len(set(remaining)) < len(remaining) or step in remaining[1:]:
         raise UsageError(
             "two steps have the same name; nothing was done",
-            hint="a step that is done is known by its name: give each one its own, such as send-1 and send-2",
+            hint="steps are identified by name: give each its own, such as send-1 and send-2",
         )
 
 
@@ -662,7 +747,7 @@ def new_record(
     now_s: float,
 ) -> dict[str, Any]:
     if not 0 <= ttl_days <= TTL_DAYS_MAX:
-        raise UsageError(f"--ttl-days is a number from 0 to {TTL_DAYS_MAX}; nothing was done")
+        raise UsageError(f"--ttl-days must be a number from 0 to {TTL_DAYS_MAX}; nothing was done")
     check_steps(step, remaining)
     record = {
         "schemaVersion": SCHEMA,
@@ -690,9 +775,9 @@ def advanced(
     now_s: float,
     force: bool = False,
 ) -> dict[str, Any]:
-    """The record after an update. What has been completed before is not completed again.
+    """Return the record after an update. A step that was completed before is not completed again.
 
-    With steps that were never done it is ended only by `force`, and keeps them among the remaining ones.
+    With steps that were never done, only `force` ends the workflow; they stay among the remaining ones.
     """
     after, done = dict(record), list(record["completedSteps"])
     repeated = complete in done
@@ -703,11 +788,11 @@ def advanced(
         after["remainingSteps"] = [left for left in record["remainingSteps"] if left != complete]
         if after["currentStep"] == complete and after["remainingSteps"]:
             after["currentStep"] = after["remainingSteps"][0]
-    # A repeated update must not lead back to a step that has been done since.
+    # A repeated update must not lead back to a step that was done since.
     if step is not None and not (repeated and step in done):
         left = after["currentStep"]
         if left not in (step, *done, *after["remainingSteps"]):
-            after["remainingSteps"] = [left, *after["remainingSteps"]]  # it was left, not done
+            after["remainingSteps"] = [left, *after["remainingSteps"]]  # it was abandoned, not done
         after["currentStep"] = step
     if status is not None:
         after["status"] = status
@@ -722,32 +807,32 @@ def advanced(
             f"{record['workflowId']} is done; nothing was changed",
             hint="start a new workflow, with an id and an idempotency key of its own",
         )
-    # The time that it may lie idle stays the same: it expires so long after its last update.
+    # The allowed idle time stays the same, counted from this update.
     idle_s = max(0.0, seconds(record["expiresAt"]) - seconds(record["updatedAt"]))
     after["expiresAt"] = iso(now_s + idle_s)
     return sealed(after, now_s)
 
 
 def some(names: list[str]) -> str:
-    """These names, for a sentence."""
+    """Return these names for a sentence, the first ten at most."""
     more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
     return ", ".join(names[:NAMES_SHOWN]) + more
 
 
 def undone(record: dict[str, Any]) -> list[str]:
-    """The steps of it that were never completed, in their order."""
+    """Return the steps that were never completed, in their order."""
     steps = dict.fromkeys([record["currentStep"], *record["remainingSteps"]])
     return [step for step in steps if step not in record["completedSteps"]]
 
 
 def _end_steps(record: dict[str, Any], *, force: bool) -> None:
-    """Who calls a workflow done that is at its last step says that this step is done, too."""
+    """Complete the current step if it is the last. Raise ConflictError if others are not done, unless forced."""
     left = undone(record)
     if left and not force and left != [record["currentStep"]]:
         raise ConflictError(
             f"{some(left)} of {record['workflowId']} {'was' if len(left) == 1 else 'were'} never done; "
             "nothing was changed",
-            hint="`update --complete STEP` after each; `complete --force` ends it and keeps them in the file",
+            hint="run `update --complete STEP` for each, or `complete --force`, which keeps them in the file",
         )
     if left == [record["currentStep"]]:
         record["completedSteps"] = [*record["completedSteps"], *left]
@@ -764,7 +849,7 @@ def is_expired(record: dict[str, Any], now_s: float) -> bool:
 
 
 def is_over(record: dict[str, Any], now_s: float, keep_days: float | None) -> bool:
-    """Whether it may be cleaned up: it has expired; or, with `keep_days`, was finished or expired so long ago."""
+    """Return True if it may be cleaned up: expired, or with `keep_days` finished or expired that many days ago."""
     if keep_days is None:
         return is_expired(record, now_s)
     since = "expiresAt" if is_unfinished(record) else "updatedAt"
@@ -780,7 +865,7 @@ STEPS_MAX = 1_000
 
 
 def check(record: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
-    """This record, if it may be written. What stood there before may stay: a file of the skill can be completed."""
+    """Return this record. Raise if a new text is not allowed; one that was there `before` may stay."""
     known = {(field == "notes", text) for field, text in _texts(before or {})}
     fresh = [(field, text) for field, text in _texts(record) if (field == "notes", text) not in known]
     for field, text in fresh:
@@ -792,7 +877,7 @@ def check(record: dict[str, Any], before: dict[str, Any] | None = None) -> dict[
 
 
 def _texts(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """Every text in it, with its field."""
+    """Return every text of the record, with its field."""
     lists = ((field, value if isinstance(value, list) else [value]) for field, value in record.items())
     return [(field, text) for field, texts in lists for text in texts if text is not None]
 
@@ -804,14 +889,14 @@ def _check_text(field: str, text: str) -> None:
     if len(text) > most:
         raise UsageError(
             f"{field} is longer than {most} characters; nothing was written",
-            hint="a checkpoint says how far the work is; keep the work itself in files of its own",
+            hint="a checkpoint records progress; keep the work itself in separate files",
         )
     if plain and not plain.isprintable():
         raise UsageError(f"{field} has characters that cannot be printed; nothing was written")
     if kind := secret_in(text):
         raise RefusedError(
-            f"{field} seems to hold {kind}; nothing was written",
-            hint="name where the secret is kept, not the secret itself",
+            f"{field} seems to contain {kind}; nothing was written",
+            hint="say where the secret is kept, not the secret itself",
         )
 
 
@@ -825,7 +910,7 @@ _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def sync(fd: int) -> None:
-    """Make it survive a power cut. On macOS fsync alone leaves it in the disk's own cache."""
+    """Flush to the disk, to survive a power cut. On macOS fsync alone leaves data in the disk's own cache."""
     if sys.platform == "darwin":
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:
@@ -833,7 +918,7 @@ def sync(fd: int) -> None:
 
 
 class CheckpointFolder:
-    """One open folder. Its files are named relative to it, so that nobody can swap it for another meanwhile."""
+    """One open folder. Its files are opened relative to it, so that no other folder can be swapped in meanwhile."""
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
@@ -841,7 +926,7 @@ class CheckpointFolder:
 
     @classmethod
     def find(cls, root: str, *parts: str, create: bool = False) -> CheckpointFolder | None:
-        """The folder at these parts below the root; None where it is not there and is not to be made."""
+        """Return the folder at these parts below the root, or None if it is missing and `create` is false."""
         path, fd = root, -1
         try:
             fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -857,8 +942,8 @@ class CheckpointFolder:
                 os.close(fd)
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise RefusedError(
-                    f"{path} is a link or no folder; nothing was done",
-                    hint="checkpoints are kept in real folders of the workspace only",
+                    f"{path} is a link or not a folder; nothing was done",
+                    hint="checkpoints are kept only in real folders of the workspace",
                 ) from error
             raise failed(path, error) from error
         return cls(path, fd)
@@ -867,7 +952,7 @@ class CheckpointFolder:
         return sorted(os.listdir(self.fd))
 
     def read(self, name: str) -> bytes:
-        """The bytes of a regular file. FileNotFoundError where there is none; CorruptionError for anything else."""
+        """Return the bytes of a file. Raise FileNotFoundError if it is missing, CorruptionError if it is unusable."""
         try:
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self.fd)
         except FileNotFoundError:
@@ -880,7 +965,7 @@ class CheckpointFolder:
         try:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
-                raise CorruptionError("it is no file")
+                raise CorruptionError("it is not a regular file")
             if found.st_size > FILE_BYTES_MAX:
                 raise CorruptionError("it is too large")
             return os.read(fd, FILE_BYTES_MAX + 1)
@@ -893,7 +978,7 @@ class CheckpointFolder:
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_mtime
 
     def write(self, name: str, data: bytes) -> None:
-        """Replace a file as a whole. When this returns, it survives a power cut. Called under the lock only."""
+        """Replace a whole file. When this returns, it survives a power cut. Call it only under the lock."""
         fresh = f".{name}.tmp"
         try:
             self.remove(fresh)  # left by a writer that was killed
@@ -926,7 +1011,7 @@ class CheckpointFolder:
             raise BackendError(
                 f"{self.path} was changed, but the disk did not confirm it ({error.strerror}); "
                 "it may not survive a power cut",
-                hint="look at the disk, then repeat the command",
+                hint="check the disk, then repeat the command",
             ) from error
 
     def remove(self, name: str) -> None:
@@ -940,7 +1025,7 @@ class CheckpointFolder:
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Alone, for the length of one command: a kernel lock, which ends with its holder."""
+        """Hold a kernel lock for the length of one command; it ends with the process that holds it."""
         try:
             fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.fd)
         except OSError as error:
@@ -963,7 +1048,7 @@ class CheckpointFolder:
 
 
 def _enter(fd: int, part: str, *, create: bool, private: bool) -> int:
-    """The folder below, opened; -1 where it is not there and is not to be made."""
+    """Open the folder below and return its descriptor, or -1 if it is missing and `create` is false."""
     try:
         return os.open(part, _OPEN_FOLDER, dir_fd=fd)
     except FileNotFoundError:
@@ -971,7 +1056,7 @@ def _enter(fd: int, part: str, *, create: bool, private: bool) -> int:
             return -1
     try:
         os.mkdir(part, 0o700 if private else 0o777, dir_fd=fd)
-        sync(fd)  # the new folder's name is to survive a power cut, like what will be in it
+        sync(fd)  # the new folder's name has to survive a power cut, like its content
     except FileExistsError:
         pass
     return os.open(part, _OPEN_FOLDER, dir_fd=fd)
@@ -988,7 +1073,7 @@ def _try_lock(fd: int) -> bool:
 def failed(path: str, error: OSError) -> BackendError:
     return BackendError(
         f"{path} cannot be written: {error.strerror or error}; nothing was changed",
-        hint="see its permissions and the space on its disk, then repeat the command",
+        hint="check its permissions and the space on its disk, then repeat the command",
     )
 
 
@@ -997,27 +1082,27 @@ def failed(path: str, error: OSError) -> BackendError:
 
 LEASE_S = 900.0
 TOKEN_VARIABLE = "TAKEBACK_WORKFLOW_TOKEN"
-"""In the environment of a command that was started for a workflow which is already held for it."""
+"""Set in the environment of a command that was started for a workflow; the workflow is already held for it."""
 
 
 def here() -> dict[str, str]:
-    """Where process numbers mean what they mean to us."""
+    """Return the machine, boot and process namespace in which our process numbers are valid."""
     return {"host": os.uname().nodename, "boot": _boot(), "space": _namespace()}
 
 
 def describe(pid: int, now_s: float) -> dict[str, Any]:
-    """A new holder: this process, from now on."""
+    """Return a new holder: this process, from now on."""
     began = started(pid)
     if not began:
         raise UsageError(
             f"process {pid} is not running, so it cannot hold a workflow; nothing was done",
-            hint="name a living process with --owner-pid: the agent itself, not a shell that ends at once",
+            hint="name a running process with --owner-pid: the agent itself, not a shell that ends at once",
         )
     return {"pid": pid, "started": began, **here(), "token": os.urandom(8).hex(), "acquiredAt": iso(now_s)}
 
 
 def agent_here() -> str:
-    """Who works here, as far as the environment says."""
+    """Return the name of the agent or user that the environment names."""
     names = (os.environ.get(name, "") for name in ("TAKEBACK_ACTOR", "LOGNAME", "USER"))
     return next((name for name in names if SAFE_NAME.fullmatch(name)), "agent")
 
@@ -1031,11 +1116,11 @@ def encode_holder(holder: dict[str, Any]) -> bytes:
 
 
 def decode_holder(data: bytes) -> dict[str, Any] | None:
-    """What a lock file says. None where it says nothing of use: then nobody can be shown to hold it."""
+    """Return the holder that a lock file names, or None if it cannot be read as one: then no holder is known."""
     try:
         text = data.decode()
         if text[:1].isdigit():
-            # The restart-recovery skill writes only the time. Its holder cannot be asked; the lease decides.
+            # The restart-recovery skill writes only the time. Its holder is not known, so the lease decides.
             return {"pid": 0, "started": "", "host": "", "leaseUntil": iso(seconds(text.strip()) + LEASE_S)}
         holder = json.loads(text)
         texts = [holder[name] for name in ("started", "host", "boot", "space", "token", "leaseUntil")]
@@ -1046,36 +1131,36 @@ def decode_holder(data: bytes) -> dict[str, Any] | None:
 
 
 def lives(holder: dict[str, Any], now_s: float) -> bool:
-    """Whether the holder may still be at work. No clock is asked where the kernel can tell."""
+    """Return True if the holder may still be at work. The clock decides only if the kernel cannot."""
     this = here()
     there = {name: holder.get(name, "") for name in this}
     if there == this:
         return bool(started(holder["pid"]) == holder["started"])
     if there["host"] == this["host"] and there["boot"] and this["boot"] and there["boot"] != this["boot"]:
-        return False  # this machine was restarted, and nothing survives that
+        return False  # this machine was restarted, and no process survives that
     return now_s < seconds(holder["leaseUntil"])
 
 
 def is_of(holder: dict[str, Any], owner_pid: int) -> bool:
-    """Whether this process holds it, or one of those that it was started by."""
+    """Return True if the holder is this process or one of its ancestors."""
     if any(holder.get(name) != value for name, value in here().items()):
         return False
     return any(holder["pid"] == pid and holder["started"] == started(pid) for pid in _lineage(owner_pid))
 
 
 def is_same(holder: dict[str, Any], owner_pid: int) -> bool:
-    """Whether just this process holds it. Those that it started may be several, and only one may have the work."""
+    """Return True if the holder is exactly this process, and not just an ancestor: only one child may do the work."""
     return holder["pid"] == owner_pid and is_of(holder, owner_pid)
 
 
 def in_words(holder: dict[str, Any]) -> str:
     if not holder["pid"]:
-        return f"somebody until {holder['leaseUntil']}"
+        return f"an unknown process until {holder['leaseUntil']}"
     return f"process {holder['pid']} on {holder['host'] or 'this machine'}"
 
 
 def started(pid: int) -> str:
-    """When a process began; empty where it is not running. A zombie has ended: only its parent has not noticed."""
+    """Return the start time of a process, or "" if it is not running. A zombie has ended and is not running."""
     if sys.platform != "linux":
         return _asked_ps(pid, "lstart")
     fields = _stat(pid)
@@ -1083,7 +1168,7 @@ def started(pid: int) -> str:
 
 
 def _lineage(pid: int) -> list[int]:
-    """A process and those above it."""
+    """Return a process and its ancestors."""
     found: list[int] = []
     while pid > 1 and pid not in found:
         found.append(pid)
@@ -1135,7 +1220,7 @@ NOT_OURS = {RESERVED + SUFFIX}
 
 
 class CheckpointFile:
-    """One file in a folder of checkpoints: a record, or the reason why there is none."""
+    """One file in a folder of checkpoints: its record, or the reason why it cannot be read."""
 
     def __init__(
         self, folder: CheckpointFolder, id: str, record: dict[str, Any] | None, reason: str = ""
@@ -1167,7 +1252,7 @@ class CheckpointFolders:
         self._open.clear()
 
     def entries(self) -> list[CheckpointFile]:
-        """Every checkpoint. A bad file is one entry among the others, and blocks none of them."""
+        """Return every checkpoint. A bad file is an entry like the others, and blocks none of them."""
         return [
             self._entry(folder, name.removesuffix(SUFFIX))
             for folder in self.folders()
@@ -1176,25 +1261,25 @@ class CheckpointFolders:
         ]
 
     def find(self, workflow: str) -> CheckpointFile | None:
-        """The file of this workflow, wherever it lies."""
+        """Return the file of this workflow, in whichever folder it is."""
         safe_name(workflow, "the id of a workflow")
         found = [folder for folder in self.folders() if workflow + SUFFIX in folder.names()]
         if len(found) > 1:
             raise ConflictError(
-                f"{workflow} is there twice, in {found[0].path} and in {found[1].path}; nothing was changed",
-                hint="move one of the two files away",
+                f"{workflow} exists twice, in {found[0].path} and in {found[1].path}; nothing was changed",
+                hint="move one of the two files elsewhere",
             )
         return self._entry(found[0], workflow) if found else None
 
     def folders(self) -> list[CheckpointFolder]:
-        """Every folder of checkpoints that is there."""
+        """Return every existing folder of checkpoints."""
         agents = self.quietly((AGENTS,))
         names = agents.names() if agents else []
         places = [PLACE, *((AGENTS, name, *PLACE) for name in names)]
         return [folder for parts in places if (folder := self.quietly(parts))]
 
     def folder(self, *parts: str) -> CheckpointFolder | None:
-        """The folder at these parts, if it is there."""
+        """Return the folder at these parts, if it exists."""
         if parts not in self._open:
             folder = CheckpointFolder.find(self.root, *parts)
             if folder is None:
@@ -1203,7 +1288,8 @@ class CheckpointFolders:
         return self._open[parts]
 
     def quietly(self, parts: tuple[str, ...]) -> CheckpointFolder | None:
-        """An agent's folder that is a link, no folder, or closed to us is not looked into, and blocks no other."""
+        """Return the folder. Return None for an agent's that is a link, not a folder, or unreadable: it blocks no
+        other."""
         try:
             return self.folder(*parts)
         except (ConflictError, BackendError):
@@ -1212,7 +1298,7 @@ class CheckpointFolders:
             return None
 
     def make(self, *parts: str) -> CheckpointFolder:
-        """The folder at these parts, made where it is missing."""
+        """Return the folder at these parts; create it if it is missing."""
         found = self.folder(*parts) or CheckpointFolder.find(self.root, *parts, create=True)
         assert found is not None
         self._open[parts] = found
@@ -1225,7 +1311,7 @@ class CheckpointFolders:
         try:
             return CheckpointFile(folder, id, decoded(folder.read(id + SUFFIX), id))
         except FileNotFoundError:
-            return CheckpointFile(folder, id, None, "it has just gone")
+            return CheckpointFile(folder, id, None, "it was deleted just now")
         except CorruptionError as error:
             return CheckpointFile(folder, id, None, error.message)
 
@@ -1258,31 +1344,31 @@ class Checkpoints:
     # Looking
 
     def entries(self) -> list[CheckpointFile]:
-        """Every checkpoint, readable or not."""
+        """Return every checkpoint, readable or not."""
         return self._places.entries()
 
     def get(self, workflow: str) -> CheckpointFile:
-        """The checkpoint of this workflow; one that is not there or not whole is an error."""
+        """Return the checkpoint of this workflow. Raise if it is missing or damaged."""
         entry = self._places.find(workflow)
         if entry is None:
             raise UsageError(
                 f"there is no workflow {workflow} in {self.root}; nothing was done",
-                hint="`list` shows what there is; `start` begins one",
+                hint="`list` shows the existing ones; `start` begins one",
             )
         if entry.record is None:
             raise CorruptionError(
                 f"{entry.path} cannot be trusted: {entry.reason}. It was left as it is",
-                hint="bring it back from a copy, or begin anew with `start --force`, which sets it aside",
+                hint="restore it from a copy, or start over with `start --force`, which sets it aside",
             )
         return entry
 
     def holder(self, entry: CheckpointFile) -> dict[str, Any] | None:
-        """Who holds this workflow, if that process may still be at work."""
+        """Return who holds this workflow, if that process may still be at work."""
         holder = self._last_holder(entry)
         return holder if holder and lives(holder, self._clock()) else None
 
     def meant(self, owner_pid: int) -> str:
-        """The workflow that is meant where none is named: that of this session, or the only unfinished one."""
+        """Return the workflow to use if none is named: this session's, or the only unfinished one."""
         token = os.environ.get(TOKEN_VARIABLE, "")
         found = [
             e
@@ -1296,17 +1382,17 @@ class Checkpoints:
         if not chosen:
             raise UsageError(
                 f"there is no unfinished workflow in {self.root}; nothing was done",
-                hint="`list` shows what there is; `start` begins one",
+                hint="`list` shows the existing ones; `start` begins one",
             )
         if len(chosen) > 1:
             raise UsageError(
                 f"several workflows are unfinished: {some(sorted(e.id for e in chosen))}; nothing was done",
-                hint="say which with --workflow",
+                hint="name one with --workflow",
             )
         if not mine and (holder := self.holder(chosen[0])):
             raise RunBusy(
                 f"{chosen[0].id} is held by {in_words(holder)}; nothing was done",
-                hint=f"leave it to that process, or say --workflow {chosen[0].id} if you speak for it",
+                hint=f"leave it to that process; if you act for it, add --workflow {chosen[0].id}",
             )
         return chosen[0].id
 
@@ -1330,11 +1416,11 @@ class Checkpoints:
         per_agent: bool = False,
         owner_pid: int | None = None,
     ) -> dict[str, Any]:
-        """Begin a workflow, or find it begun: the same id with the same key is the same workflow.
+        """Start a workflow, or return it if it was started before: the same id and key mean the same workflow.
 
-        It is held for the owner, if there is one; RunBusy where another living process holds it. The key is that of
-        the workflow itself if none is given, the agent is who works here, and the first of the steps is the first
-        that remains.
+        Hold it for the owner, if one is given; raise RunBusy if another living process holds it. Defaults: the key
+        is the id of the workflow, the agent is the one that the environment names, and the current step is the
+        first remaining one.
         """
         agent = agent_here() if agent is None else agent
         key, remaining = workflow if key is None else key, list(remaining or ())
@@ -1391,11 +1477,11 @@ class Checkpoints:
         token: str = "",
         force: bool = False,
     ) -> dict[str, Any]:
-        """Write down how far it is, and renew the lease of whoever holds it.
+        """Record the progress of a workflow, and renew its holder's lease.
 
-        ConflictError where it is called done and steps were never done; `force` ends it all the same.
+        Raise ConflictError if it is declared done while steps are not; `force` ends it anyway.
         """
-        self.get(workflow)  # where there is none, nothing is made either
+        self.get(workflow)  # raises before a folder is created
         with self._alone():
             entry = self.get(workflow)
             assert entry.record is not None
@@ -1418,9 +1504,9 @@ class Checkpoints:
     def complete(
         self, workflow: str, *, owner_pid: int | None = None, token: str = "", force: bool = False
     ) -> dict[str, Any]:
-        """It is done. The file stays until it has expired and is pruned; the lock is released.
+        """Mark a workflow as done and release its lock. The file stays until it expires and is pruned.
 
-        The last step is done with it. Other steps that were never done stay in the file, if `force` is given.
+        This also completes the last step. With `force`, other steps that were never done stay in the file.
         """
         record = self.get(workflow).record
         if record and record["status"] == "done":
@@ -1437,9 +1523,9 @@ class Checkpoints:
         again: bool = False,
         skipped: Callable[[str], None] = lambda _: None,
     ) -> tuple[dict[str, Any], str] | None:
-        """Take the lock of the first unfinished workflow that nobody holds; give its record and a token.
+        """Take the lock of the first unfinished workflow without a holder; return its record and a token.
 
-        If none is free, `again` gives back what this very owner holds, and `steal` takes what another holds.
+        If none is free, `again` returns one that this same owner holds, and `steal` takes one that another holds.
         """
         if not (self._places.find(workflow) if workflow else self._places.folders()):
             return None
@@ -1454,13 +1540,15 @@ class Checkpoints:
                     if holder is None:
                         return entry.record, self._hold(entry, owner_pid)
                     if holder.get("token") == os.environ.get(TOKEN_VARIABLE, "-"):
-                        return entry.record, str(holder["token"])  # it was started for this workflow
+                        return entry.record, str(
+                            holder["token"]
+                        )  # this process was started for this workflow
                     if again and is_same(holder, owner_pid):
                         own.append(entry)
                         continue
                     held.append(entry)
                     skipped(f"{entry.id} is held by {in_words(holder)}")
-            # What is held is taken by force only if nothing was free.
+            # A held workflow is taken by force only if none was free.
             for entry in [*own, *(held if steal else ())]:
                 if entry.record:
                     return entry.record, self._hold(
@@ -1469,7 +1557,7 @@ class Checkpoints:
         return None
 
     def release(self, workflow: str, token: str) -> None:
-        """Let go of a workflow that is not finished, so that the next one can resume it."""
+        """Release an unfinished workflow, so that another process can resume it."""
         with self._alone():
             entry = self._places.find(workflow)
             holder = entry and self._last_holder(entry)
@@ -1477,7 +1565,7 @@ class Checkpoints:
                 entry.folder.remove(entry.id + GUARD)
 
     def hand_to(self, workflow: str, token: str, pid: int) -> None:
-        """Whoever has the token gives its lock to another process."""
+        """Pass the lock from the holder of the token to another process."""
         with self._alone():
             entry = self.get(workflow)
             holder = self.holder(entry)
@@ -1486,12 +1574,12 @@ class Checkpoints:
             self._hold(entry, pid, holder)
 
     def prune(self, *, dry_run: bool = False, keep_days: float | None = None) -> list[tuple[str, str]]:
-        """Clean up what has expired and is held by nobody. Says what was done to each: removed, or set aside.
+        """Clean up expired workflows without a holder. Return each path with what was done: removed, or set aside.
 
-        With `keep_days`, what has been finished or expired for longer than that.
+        With `keep_days`, clean up those that were finished or expired more than so many days ago.
 
-        Unfinished work is set aside for 30 days more before it goes: a clock that runs ahead for a day must not
-        cost anybody their work. What cannot be read is never touched.
+        Unfinished work is set aside for 30 more days before it is deleted: a clock that runs ahead for a day must
+        not cost anyone their work. Unreadable files are never touched.
         """
         if not self._places.folders():
             return []
@@ -1519,7 +1607,7 @@ class Checkpoints:
         for folder in self._places.folders():
             aside = self._places.quietly((*self._places.parts(folder), ASIDE))
             for name in aside.names() if aside else ():
-                # Its own time is that of the move: it was renewed then.
+                # Its mtime is the time of the move: _set_aside renewed it.
                 if aside and 0 <= ASIDE_DAYS * DAY_S < now_s - aside.modified_s(name):
                     if not dry_run:
                         aside.remove(name)
@@ -1529,23 +1617,23 @@ class Checkpoints:
         for other in self.entries():
             if other.record and other.id != workflow and other.record["idempotencyKey"] == key:
                 raise ConflictError(
-                    f"this idempotency key belongs to the workflow {other.id}; nothing was started",
-                    hint="a key stands for one piece of work: use that workflow, or another key",
+                    f"this idempotency key belongs to workflow {other.id}; nothing was started",
+                    hint="a key stands for one piece of work: continue that workflow, or use another key",
                 )
 
     def _make_way(self, entry: CheckpointFile, *, force: bool) -> None:
-        """Set the old checkpoint aside, if that was asked for and nobody is at work on it."""
+        """Set the old checkpoint aside, if the caller asked for that and no process works on it."""
         if holder := self.holder(entry):
             raise ConflictError(
                 f"{entry.id} is held by {in_words(holder)}; nothing was changed",
-                hint="wait until it is done, or take it over with `resume --steal-lock`",
+                hint="wait until that process is done, or take it over with `resume --steal-lock`",
             )
         if not force and entry.record is None:
             self.get(entry.id)
         if not force:
             raise ConflictError(
                 f"{entry.id} was started with another idempotency key; nothing was changed",
-                hint="`resume` continues it; `start --force` sets it aside and begins anew",
+                hint="`resume` continues it; `start --force` sets it aside and starts over",
             )
         self._set_aside(entry)
 
@@ -1561,7 +1649,7 @@ class Checkpoints:
         entry.folder.sync()
 
     def _hold(self, entry: CheckpointFile, pid: int, before: dict[str, Any] | None = None) -> str:
-        """Make this process the holder. Whoever had it before keeps its token, if it is handed on."""
+        """Make this process the holder. It gets the token of the holder `before`, if that one hands it on."""
         now_s = self._clock()
         holder = renewed(describe(pid, now_s), now_s)
         if before:
@@ -1570,7 +1658,7 @@ class Checkpoints:
         return str(holder["token"])
 
     def _take(self, entry: CheckpointFile, owner_pid: int) -> None:
-        """Make this process the holder, if it is not already, and nobody else is."""
+        """Make this process the holder, unless it already is. Raise if another process is."""
         holder = self.holder(entry)
         if holder is None:
             self._hold(entry, owner_pid)
@@ -1581,14 +1669,14 @@ class Checkpoints:
             )
 
     def _last_holder(self, entry: CheckpointFile) -> dict[str, Any] | None:
-        """Who held it last, alive or not."""
+        """Return who held it last, alive or not."""
         try:
             return decode_holder(entry.folder.read(entry.id + GUARD))
         except (FileNotFoundError, CorruptionError):
             return None
 
     def _keep_hold(self, entry: CheckpointFile, owner_pid: int | None, token: str) -> None:
-        """Renew the lease. Who says who they are is checked; who does not is taken for the holder."""
+        """Renew the lease. Check a caller who names a process or token; take any other caller for the holder."""
         holder = self.holder(entry)
         token = token or os.environ.get(TOKEN_VARIABLE, "")
         if holder is None:
@@ -1613,13 +1701,13 @@ class Checkpoints:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One command at a time, in the whole workspace: keys are unique in all of it."""
+        """Let one command at a time work in the whole workspace: keys are unique in all of it."""
         with self._places.make(*PLACE).locked(GUARD):
             yield
 
 
 def _is_for(holder: dict[str, Any], owner_pid: int | None, token: str) -> bool:
-    """Whether it is held for whoever says this of themselves."""
+    """Return True if the caller with this token, or this process or one above it, is the holder."""
     return bool(token and holder.get("token") == token) or (
         owner_pid is not None and is_of(holder, owner_pid)
     )
@@ -1632,7 +1720,7 @@ MINUTE_S = 60.0
 
 
 def stale(checkpoints: Checkpoints, stale_min: float, now_s: float | None = None) -> list[dict[str, Any]]:
-    """What is older than the threshold, in the order of the files."""
+    """Return the workflows that are older than the threshold, in the order of the files."""
     now_s = time.time() if now_s is None else now_s
     found = (_finding(entry, stale_min * MINUTE_S, now_s) for entry in checkpoints.entries())
     return [finding for finding in found if finding]
@@ -1645,7 +1733,7 @@ def _finding(entry: CheckpointFile, threshold_s: float, now_s: float) -> dict[st
     if not is_unfinished(record):
         return None
     age_s = now_s - seconds(record["updatedAt"])
-    # A time that lies ahead says that the clock was set back; how old it is, nobody knows.
+    # A time in the future means that the clock was set back; the true age is unknown.
     if -threshold_s - MINUTE_S < age_s < threshold_s:
         return None
     return {
@@ -1654,13 +1742,13 @@ def _finding(entry: CheckpointFile, threshold_s: float, now_s: float) -> dict[st
         "status": record["status"],
         "file": entry.path,
         "ageMinutes": int(age_s / MINUTE_S),
-        "reason": "stale" if age_s > 0 else "its time lies ahead: the clock was set back",
+        "reason": "stale" if age_s > 0 else "its time is in the future: the clock was set back",
         "state": record[HASH],
     }
 
 
 def _unreadable(entry: CheckpointFile, threshold_s: float, now_s: float) -> dict[str, Any] | None:
-    """A file that cannot be trusted may be unfinished work: after the threshold somebody should look at it."""
+    """Report a file that cannot be trusted once it is older than the threshold: it may be unfinished work."""
     try:
         modified_s = entry.folder.modified_s(entry.name)
     except OSError:
@@ -1679,7 +1767,7 @@ def _unreadable(entry: CheckpointFile, threshold_s: float, now_s: float) -> dict
 
 
 def report_lines(findings: list[dict[str, Any]], stale_min: float) -> list[str]:
-    """`OK`, or how many there are and which."""
+    """Return `OK`, or the number of stale workflows and each of them."""
     if not findings:
         return ["OK"]
     late = [finding for finding in findings if finding["status"] != "invalid"]
@@ -1710,7 +1798,7 @@ LOGS_KEPT = 5
 
 
 def log_line(path: str, details: dict[str, Any], at_s: float | None = None) -> None:
-    """Add a line to the log, with its time. A part that is full is set aside, and the oldest part goes."""
+    """Append a line with its time to the log. Rotate a full log, and drop the oldest one."""
     line = json.dumps({"at": iso(time.time() if at_s is None else at_s), **details}) + "\n"
     try:
         if os.path.exists(path) and os.path.getsize(path) + len(line) > LOG_BYTES_MAX:
@@ -1722,7 +1810,7 @@ def log_line(path: str, details: dict[str, Any], at_s: float | None = None) -> N
         with os.fdopen(fd, "w") as file:
             file.write(line)
     except OSError as error:
-        raise BackendError(f"{path} cannot be written: {error.strerror}; the look was not logged") from error
+        raise BackendError(f"{path} cannot be written: {error.strerror}; the check was not logged") from error
 
 
 # --- workflows/script ---
@@ -1733,7 +1821,7 @@ UNKNOWN = 4
 
 
 class _Parser(argparse.ArgumentParser):
-    """Left to itself, it measures the terminal for each option, and loads a tenth of the library for it."""
+    """A parser of fixed width. By default argparse measures the terminal for each option, loading many modules."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100), **settings)
@@ -1748,12 +1836,12 @@ def warn(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    """A name in a file must not paint the terminal."""
+    """Escape control characters, so that a name in a file cannot control the terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
 def owner(pid: int | None) -> int:
-    """The process that is named as the owner; else the one that called. `start` holds it for nobody if that is 0."""
+    """Return the named owner, or the parent process by default. With 0, `start` holds the workflow for no process."""
     return os.getppid() if pid is None else pid
 
 
@@ -1774,12 +1862,12 @@ def list_lines(checkpoints: Checkpoints) -> list[str]:
 
 
 def meant(checkpoints: Checkpoints, workflow: str | None, owner_pid: int | None) -> str:
-    """The workflow that is named, or the only one that can be meant."""
+    """Return the named workflow, or the only one that can be meant."""
     return checkpoints.meant(owner(owner_pid)) if workflow is None else workflow
 
 
 def skipped_line(record: dict[str, Any]) -> str:
-    """Which steps of a workflow that is done were never done; empty if all of them were."""
+    """Return a line about the skipped steps of a workflow that is done, or "" if there are none."""
     left = record["remainingSteps"] if record["status"] == "done" else []
     return f"{record['workflowId']} is done with steps skipped: {some(left)}" if left else ""
 
@@ -1856,9 +1944,9 @@ def _check(checkpoints: Checkpoints, args: argparse.Namespace) -> int:
 
 
 def _parser(wanted: str = "") -> argparse.ArgumentParser:
-    """The options of every command; or of one only, since making them all takes longer than the work."""
+    """Return a parser for every command, or for one only, since making them all takes longer than the work."""
     parser = _Parser(description="Checkpoints that survive a restart")
-    parser.add_argument("--root", default=".", metavar="DIR", help="the workspace, by default this folder")
+    parser.add_argument("--root", default=".", metavar="DIR", help="the workspace (default: this folder)")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, (text, options, _) in _COMMANDS.items():
         if wanted in ("", name):
@@ -1868,15 +1956,19 @@ def _parser(wanted: str = "") -> argparse.ArgumentParser:
 
 def _start_options(parser: argparse.ArgumentParser) -> None:
     _add_workflow(parser, required=True)
-    parser.add_argument("--agent", metavar="NAME", help="who does it, by default who works here")
-    parser.add_argument("--step", help="the first step, by default the first that remains")
-    parser.add_argument("--idempotency", metavar="KEY", help="by default the id of the workflow")
+    parser.add_argument(
+        "--agent", metavar="NAME", help="the agent that does the work (default: from the environment)"
+    )
+    parser.add_argument("--step", help="the first step (default: the first remaining one)")
+    parser.add_argument(
+        "--idempotency", metavar="KEY", help="the idempotency key (default: the id of the workflow)"
+    )
     parser.add_argument("--remaining", nargs="*", default=[], metavar="STEP")
     parser.add_argument("--handoff", metavar="AGENT")
     parser.add_argument("--notes", default="")
     parser.add_argument("--ttl-days", type=float, default=7)
     parser.add_argument("--per-agent", action="store_true", help="keep it in agents/NAME/memory/checkpoints")
-    parser.add_argument("--force", action="store_true", help="set an older workflow of this id aside")
+    parser.add_argument("--force", action="store_true", help="set aside an older workflow with this id")
 
 
 def _update_options(parser: argparse.ArgumentParser) -> None:
@@ -1889,13 +1981,13 @@ def _update_options(parser: argparse.ArgumentParser) -> None:
 
 def _resume_options(parser: argparse.ArgumentParser) -> None:
     _add_workflow(parser)
-    parser.add_argument("--agent", metavar="NAME", help="only those of this agent, or handed to it")
-    parser.add_argument("--steal-lock", action="store_true", help="take it even from a living process")
+    parser.add_argument("--agent", metavar="NAME", help="only workflows of this agent, or handed to it")
+    parser.add_argument("--steal-lock", action="store_true", help="take it even from a running process")
 
 
 def _complete_options(parser: argparse.ArgumentParser) -> None:
     _add_workflow(parser)
-    parser.add_argument("--force", action="store_true", help="although steps were never done")
+    parser.add_argument("--force", action="store_true", help="complete it even if steps were never done")
 
 
 def _prune_options(parser: argparse.ArgumentParser) -> None:
@@ -1907,7 +1999,7 @@ def _no_options(_parser: argparse.ArgumentParser) -> None:
 
 
 def _add_workflow(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    which = "which one" if required else "which one, if several are unfinished"
+    which = "the workflow" if required else "the workflow, if several are unfinished"
     parser.add_argument("--workflow", required=required, metavar="ID", help=which)
     parser.add_argument("--owner-pid", type=int, metavar="PID", help="the process that does the work")
 
@@ -1915,7 +2007,7 @@ def _add_workflow(parser: argparse.ArgumentParser, *, required: bool = False) ->
 def _add_check_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stale-min", type=_minutes, default=10.0, metavar="MINUTES")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--log", metavar="FILE", help="also add what was found to this file, one line a look")
+    parser.add_argument("--log", metavar="FILE", help="append the findings to this file, one line per check")
 
 
 def _minutes(text: str) -> float:
@@ -1926,18 +2018,18 @@ def _minutes(text: str) -> float:
 
 
 _COMMANDS = {
-    "start": ("begin a workflow, or find it begun", _start_options, _start),
-    "update": ("write down how far it is", _update_options, _update),
-    "resume": ("take over an unfinished workflow that nobody holds", _resume_options, _resume),
-    "complete": ("it is done", _complete_options, _complete),
+    "start": ("start a workflow, or show it if it was started before", _start_options, _start),
+    "update": ("record the progress of a workflow", _update_options, _update),
+    "resume": ("take over an unfinished workflow that no process holds", _resume_options, _resume),
+    "complete": ("mark a workflow as done", _complete_options, _complete),
     "list": ("show every checkpoint", _no_options, _list),
-    "prune": ("clean up what has expired", _prune_options, _prune),
-    "check": ("name unfinished workflows that are stale", _add_check_options, _check),
+    "prune": ("clean up expired workflows", _prune_options, _prune),
+    "check": ("report unfinished workflows that are stale", _add_check_options, _check),
 }
 
 
 def guarded(work: Any) -> int:
-    """Do it; whatever goes wrong is said in a sentence."""
+    """Do the work and return an exit code; print an error as one sentence."""
     try:
         code = work() or 0
         sys.stdout.flush()
@@ -1967,9 +2059,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def selfcheck(words: Sequence[str] | None = None) -> int:
-    """The command line of scripts/checkpoint_selfcheck.py."""
-    parser = _Parser(description="Name unfinished workflows that are stale; no model is asked")
-    parser.add_argument("--root", default=".", metavar="DIR", help="the workspace, by default this folder")
+    """Run the command line of scripts/checkpoint_selfcheck.py."""
+    parser = _Parser(description="Report unfinished workflows that are stale, without a model")
+    parser.add_argument("--root", default=".", metavar="DIR", help="the workspace (default: this folder)")
     _add_check_options(parser)
     args = parser.parse_args(words)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import hypothesis
@@ -22,6 +23,10 @@ hypothesis.settings.register_profile("all", deadline=None, max_examples=1000)
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 _state_number = itertools.count()
+
+# A helper that fails says what it compared, as a test does. The mutants run pytest themselves: they are loaded.
+_HELPERS = [path.name for path in Path(__file__).parent.iterdir() if path.is_dir() and path.name != "mutants"]
+pytest.register_assert_rewrite("tests.clocks", *(f"tests.{name}" for name in _HELPERS))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

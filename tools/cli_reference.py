@@ -1,4 +1,4 @@
-"""docs/CLI.md, made from the commands themselves. `./dev docs` writes it."""
+"""docs/CLI.md, generated from the commands themselves by `./dev docs`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from takeback.cli.app import app
 INTRODUCTION = """\
 # Command line
 
-This page is made from the help texts by `./dev docs`. `takeback COMMAND --help` says the same in your terminal.
+`./dev docs` generates this page from the help texts. `takeback COMMAND --help` prints the same in your terminal.
 
-- Without `-C` a command works on the nearest protected folder at or above the current one; else on the
-  nearest folder with a takeback.toml; else with a `.git`; else on the current folder.
-- `--json` prints one object on standard output, an error as `{"error": {"code", "message", "hint"}}`.
+- Without `-C` a command works on the nearest protected folder at or above the current one; or else on the
+  nearest folder with a takeback.toml; or else with a `.git`; or else on the current folder.
+- `--json` prints one object on standard output, and an error as `{"error": {"code", "message", "hint"}}`.
   `run --json` writes its object to standard error, since standard output belongs to the command.
-- An id is a letter and a number: `a7` an action, `r5` a run, `s6` a step of it, `p9` a question to you, `c3` a
-  checkpoint. `takeback log` lists them.
+- An id is a letter and a number: `a7` an action, `r5` a run, `s6` a step of it, `p9` a request for your approval,
+  `c3` a checkpoint. `takeback log` lists them.
 - Settings and environment variables are in [CONFIG.md](CONFIG.md).
 """
 
 
 def reference() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [INTRODUCTION]
     for name, context in _walk(_context(app, "takeback"), "takeback"):
         parts.append(f"## {name}\n")
@@ -37,7 +37,7 @@ def reference() -> str:
 
 
 def _walk(context: click.Context, name: str) -> Iterator[tuple[str, click.Context]]:
-    """Every visible command, with its full name, in the order of the help."""
+    """Yield every visible command with its full name, in the order of the help."""
     yield name, context
     group = context.command
     if not isinstance(group, click.Group):
@@ -53,7 +53,7 @@ def _context(command: click.Command, name: str, parent: click.Context | None = N
 
 
 def _paragraphs(text: str | None) -> Iterator[str]:
-    """A help text in Markdown. A paragraph that begins with \\b keeps its lines, as it does on a terminal."""
+    """Yield a help text as Markdown. A paragraph that begins with \\b keeps its line breaks, as in a terminal."""
     for paragraph in inspect.cleandoc(text or "").split("\n\n"):
         if paragraph.startswith("\b"):
             lines = paragraph.removeprefix("\b").strip("\n")
@@ -71,6 +71,7 @@ def _options(context: click.Context) -> Iterator[str]:
 def _option(option: click.Option, context: click.Context) -> str:
     spelling = ", ".join([*option.opts, *option.secondary_opts])
     if not option.is_flag and not option.count:
-        spelling += f" {option.make_metavar(context).strip('[]{}')}"
+        metavar = option.make_metavar(context)
+        spelling += f" {metavar[1:-1] if metavar[0] + metavar[-1] in ('[]', '{}') else metavar}"
     line = f"- `{spelling}`: {(option.help or '').rstrip('.')}"
     return f"{line} (default: `{option.default}`)" if option.show_default else line

@@ -1,4 +1,4 @@
-"""Write what is made from the code: docs/CLI.md, docs/plan.schema.json and the scripts. `./dev docs` runs it."""
+"""Generate docs/CLI.md, docs/plan.schema.json and the scripts from the code. `./dev docs` runs this."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def made() -> dict[str, str]:
-    """Every file that is made from the code, by its path, with its text."""
+    """Return the text of every generated file, by its path."""
     return {
         "docs/CLI.md": reference(),
         "docs/plan.schema.json": schema(),
@@ -22,7 +22,7 @@ def made() -> dict[str, str]:
 
 
 def stale(root: Path = ROOT) -> list[str]:
-    """Name the files that are not what the code makes today."""
+    """Return the names of the files that differ from what would be generated now."""
     return [name for name, text in made().items() if _read(root / name) != text]
 
 
@@ -44,7 +44,7 @@ def _read(path: Path) -> str:
 
 def main() -> int:
     written = write()
-    print("\n".join(f"written: {name}" for name in written) or "All is up to date.")
+    print("\n".join(f"written: {name}" for name in written) or "Everything is up to date.")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""docs/plan.schema.json, made from the plan itself. `./dev docs` writes it."""
+"""docs/plan.schema.json, generated from the Plan type by `./dev docs`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema() -> str:
-    """The JSON Schema of a plan."""
+    """Return the JSON Schema of a plan."""
     described: dict[str, Any] = {"$schema": DIALECT, "title": "Takeback plan", **msgspec.json.schema(Plan)}
     return msgspec.json.format(msgspec.json.encode(described), indent=2).decode() + "\n"

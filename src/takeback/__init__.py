@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from takeback.engine.describe.diff import Diff
     from takeback.engine.rollback.report import RollbackReport
     from takeback.engine.runs.actions import Action, Ask, Denied
-    from takeback.engine.runs.declare import action, current_call
+    from takeback.engine.runs.declare import action, current_call, handler
+    from takeback.engine.runs.declare import declaration_in as declared
     from takeback.engine.runs.run import Run
     from takeback.engine.runs.session import Session
     from takeback.engine.runs.step import Step
+    from takeback.engine.runs.thread import Thread, Turn
     from takeback.resources.calls.resource import Call
     from takeback.workflows.steps import Workflow, workflow
     from takeback.workspace.opening import open_workspace as open  # noqa: A004  takeback.open is the name
@@ -48,8 +50,12 @@ else:
         "Run": "engine.runs.run:Run",
         "Session": "engine.runs.session:Session",
         "Step": "engine.runs.step:Step",
+        "Thread": "engine.runs.thread:Thread",
+        "Turn": "engine.runs.thread:Turn",
         "action": "engine.runs.declare:action",
         "current_call": "engine.runs.declare:current_call",
+        "declared": "engine.runs.declare:declaration_in",
+        "handler": "engine.runs.declare:handler",
         "Checkpoint": "core.entities:Checkpoint",
         "Diff": "engine.describe.diff:Diff",
         "RollbackReport": "engine.rollback.report:RollbackReport",
@@ -59,14 +65,14 @@ else:
     }
 
     def __getattr__(name: str) -> object:
-        # What opens files is loaded when it is used, so that `import takeback` stays light.
+        # Modules that open files are loaded on first use, so that `import takeback` stays light.
         if name not in _LATER:
             raise AttributeError(f"module 'takeback' has no attribute {name!r}")
         from importlib import import_module
 
         module, _, attribute = _LATER[name].partition(":")
         found = getattr(import_module(f"takeback.{module}"), attribute)
-        globals()[name] = found  # so that it is looked for once
+        globals()[name] = found  # so that it is looked up only once
         return found
 
 
@@ -97,12 +103,16 @@ __all__ = [
     "Session",
     "Step",
     "TakebackError",
+    "Thread",
+    "Turn",
     "UsageError",
     "Workflow",
     "Workspace",
     "__version__",
     "action",
     "current_call",
+    "declared",
+    "handler",
     "open",
     "workflow",
 ]

@@ -32,7 +32,7 @@ class UsageError(TakebackError):
 
 
 class InvalidOutput(UsageError):
-    """What a model gave is not what was asked for; nothing of it was applied."""
+    """A model's output is not what was asked for; nothing of it was applied."""
 
     code = "invalid-output"
 
@@ -48,15 +48,15 @@ class InvalidOutput(UsageError):
     ) -> None:
         super().__init__(message, hint)
         self.path = path
-        """Where in the value, like `$.items[2].name`; empty where it is no JSON at all."""
+        """Where in the value, like `$.items[2].name`; empty if the output is not JSON at all."""
         self.line = line
         self.column = column
         self.truncated = truncated
-        """Whether it just ends too early, so that asking for the rest, or for more room, may help."""
+        """Whether the output just ends too early, so that asking for the rest, or for more room, may help."""
 
 
 class ConflictError(TakebackError):
-    """Somebody else wrote, or holds what is needed; nothing was changed."""
+    """Another process or person wrote, or holds what is needed; nothing was changed."""
 
     exit_code = 3
     code = "conflict"
@@ -79,7 +79,7 @@ class RunBusy(ConflictError):
 
 
 class LeaseHeld(RunBusy):
-    """Another one has the lock; nothing was locked."""
+    """Another run holds the lock; nothing was locked."""
 
     code = "locked"
 
@@ -89,51 +89,51 @@ class LeaseHeld(RunBusy):
 
 
 class Deadlock(LeaseHeld):
-    """Those who have the locks wait for each other, and this one gave up; nothing was locked."""
+    """The holders of the locks wait for each other, and this run gave up; nothing was locked."""
 
     code = "deadlock"
 
 
 class LeaseLost(ConflictError):
-    """The time-bound right is not held any more: another took it when it had run out, or a human released it."""
+    """The lease is no longer held: it expired and another took it, or a human released it."""
 
     code = "lease-lost"
 
 
 class SeatLost(ConflictError):
-    """The workspace is worked on in another folder; nothing was recorded."""
+    """The workspace has moved to another folder; nothing was recorded."""
 
     code = "moved"
 
 
 class SeatHeld(RunBusy):
-    """The folder that the workspace is in still shows signs of life; nothing was moved."""
+    """The folder that the workspace is in is still active; nothing was moved."""
 
     code = "seated"
 
     def __init__(self, message: str, hint: str = "", *, left_s: float = 0.0) -> None:
         super().__init__(message, hint)
         self.left_s = left_s
-        """When it can be had if nothing is heard from there any more."""
+        """Seconds until the workspace can be taken, if that folder stays silent."""
 
 
 class RefusedError(ConflictError):
-    """Policy or safety says no; nothing was started."""
+    """A policy or safety rule forbids it; nothing was started."""
 
     code = "refused"
 
     def __init__(self, message: str, hint: str = "", *, how: str = "", report: Any = None) -> None:
         super().__init__(message, hint, report=report)
         self.how = how
-        """How whoever owns the rules could allow it. For a human: a model might do it, so `str()` leaves it out."""
+        """How the owner of the rules could allow it. `str()` leaves it out: a model that reads it might do it."""
 
 
 class RefusedByRule(RefusedError):
-    """A rule that a human wrote down says no to a command; nothing was started."""
+    """A rule that a human wrote forbids a command; nothing was started."""
 
 
 class InvariantBroken(ConflictError):
-    """Something that must hold does not; the run stops at once, and nothing is tried again."""
+    """Something that must hold does not; the run stops at once, without retries."""
 
     code = "invariant"
 
@@ -145,19 +145,19 @@ class HandedOver(ConflictError):
 
 
 class JournalMoved(ConflictError):
-    """Another process appended first, so the caller decided on an old view."""
+    """Another process appended first, so the caller decided on outdated data."""
 
     code = "journal-moved"
 
 
 class StoreMoved(ConflictError):
-    """The history is kept elsewhere by now, or is on its way; nothing was recorded here."""
+    """The history is kept elsewhere now, or is being moved; nothing was recorded here."""
 
     code = "moved"
 
 
 class BackendError(TakebackError):
-    """Something outside failed: the disk, the database, a service."""
+    """Something outside Takeback failed: the disk, the database, a service."""
 
     exit_code = 4
     code = "backend"
@@ -172,7 +172,7 @@ class NoRoom(BackendError):
 
 
 class DeliveryFailed(BackendError):
-    """What was deferred did not get through. A handler may raise it to say more than that it failed."""
+    """A deferred intent was not delivered. A handler may raise it to say more than that it failed."""
 
     code = "not-delivered"
 
@@ -189,24 +189,24 @@ class DeliveryFailed(BackendError):
         self.permanent = permanent
         """No further attempt can help."""
         self.again_s = again_s
-        """When to try again; else with growing pauses."""
+        """Seconds until the next attempt; by default the pauses grow."""
         self.unsure = unsure
-        """Whether it may have been delivered all the same."""
+        """Whether it may have been delivered anyway."""
 
 
 class CorruptionError(TakebackError):
-    """Stored data is not what was stored."""
+    """Stored data differs from what was written."""
 
     exit_code = 5
     code = "corrupt"
 
 
 class ContentGone(CorruptionError):
-    """Content that is not kept any more, or was lost: nothing of it is there, damaged or not."""
+    """Content that is no longer kept, or was lost: none of it is left, not even damaged."""
 
 
 class FormatTooNew(TakebackError):
-    """Written by a newer Takeback; this one would misread it, so it does not touch it."""
+    """Data written by a newer Takeback; this version would misread it, so it leaves it alone."""
 
     exit_code = 4
     code = "format-too-new"

@@ -1,6 +1,7 @@
 """A hook that only writes down what it is given: one line of JSON for each event, in the file that it is told.
 
-It refuses what has the word "forbidden" in it, as a hook of any of the agents can: with exit code 2 and a reason.
+It refuses what has the word "forbidden" in it: with exit code 2 and a reason, and in the answer that our plugin for
+opencode understands.
 """
 
 import fcntl
@@ -9,6 +10,7 @@ import os
 import sys
 
 BEFORE = ("PreToolUse", "BeforeTool", "tool.execute.before")
+REFUSAL = "this is not allowed here"
 NAMES = (
     "CLAUDE_PROJECT_DIR",
     "CLAUDE_CODE_SESSION_ID",
@@ -26,7 +28,9 @@ def main(place: str) -> None:
         record.write(json.dumps({"env": seen, "stdin": event}) + "\n")
     kind = event.get("hook_event_name") or event.get("event")
     if kind in BEFORE and "forbidden" in json.dumps(event):
-        sys.stderr.write("this is not allowed here\n")
+        sys.stderr.write(REFUSAL + "\n")
+        if "event" in event:
+            sys.stdout.write(json.dumps({"refused": REFUSAL}))
         sys.exit(2)
 
 

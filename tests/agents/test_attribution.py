@@ -148,7 +148,7 @@ def test_a_call_that_somebody_else_refused_leaves_nothing_open(desk: Path, tb: W
     client.write("a", "a\n")
     first, _ = tb.history.actions.values()
     assert (first.life, first.changes) == (Life.FAILED, ())
-    assert "never told" in first.why
+    assert "never reported" in first.why
     assert tb.undo().verdict in ("clean", "unknown")
 
 
@@ -298,7 +298,7 @@ def test_what_stops_an_undo_of_one_agent_can_be_taken_back_with_it(desk: Path, t
     assert stopped.code == 3
     assert "helper.txt:" in stopped.stderr and "helper.txt.tmp" not in stopped.stderr
     assert "yours" not in stopped.stderr and "keep theirs and take back the rest" in stopped.stderr
-    (line,) = [line for line in stopped.stderr.splitlines() if "take back what the others did too" in line]
+    (line,) = [line for line in stopped.stderr.splitlines() if "also take back what the others did" in line]
     done = world.run(*line.split("takeback ")[1].split())
     assert done.code == 0 and not (desk / "helper.txt").exists()
 

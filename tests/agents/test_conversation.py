@@ -72,7 +72,7 @@ def test_a_client_that_is_not_there_leaves_the_undo_as_it_is(desk: Path, tb: Wor
     python = str(Path(sys.executable).parent)
     done = world.run("undo", "--conversation", env={"PATH": python})
     assert done.code == 4
-    assert "could not be forked" in done.stderr and "stays so" in done.stderr
+    assert "could not be forked" in done.stderr and "stays taken back" in done.stderr
     assert not (desk / "a").exists()
 
 

@@ -140,7 +140,7 @@ def test_calls_of_gemini_that_are_alike_have_one_id() -> None:
 
 
 def test_an_unknown_agent_is_wrong_use() -> None:
-    with pytest.raises(UsageError, match="no agent that Takeback knows"):
+    with pytest.raises(UsageError, match="not an agent that Takeback supports"):
         dialect("clippy")
 
 

@@ -125,7 +125,7 @@ def test_hooks_of_an_older_version(agent: str, desk: Desk) -> None:
         for (group,) in value["hooks"].values():
             group["hooks"][0]["command"] = hook_command(agent)
         path.write_text(json.dumps(value))
-    assert "of an older version" in found(desk.doctor(agent), "warning")["hooks"]
+    assert "from an older version" in found(desk.doctor(agent), "warning")["hooks"]
     desk.do("install", agent)
     assert "hooks" not in found(desk.doctor(agent), "warning")
 
@@ -153,10 +153,7 @@ def test_settings_that_lack_something(desk: Desk) -> None:
     value = json.loads(path.read_text())
     del value["hooks"]["PostToolUse"]
     path.write_text(json.dumps(value))
-    assert (
-        "does not tell us of PostToolUse | takeback install claude-code"
-        in found(desk.doctor(code=3))["hooks"]
-    )
+    assert "has no hook for PostToolUse | takeback install claude-code" in found(desk.doctor(code=3))["hooks"]
     desk.do("install", "claude-code")
     own = desk.user / ".claude/settings.json"
     own.parent.mkdir()
@@ -176,7 +173,7 @@ def test_broken_settings_into_which_nothing_can_be_put(desk: Desk) -> None:
     (agent,) = desk.doctor("claude-code", code=3)["agents"]
     (finding,) = agent["findings"]
     assert (finding["state"], finding["said"]) == ("problem", f"{path}: not valid JSON at line 1")
-    assert finding["fix"] == "mend it by hand, then takeback install claude-code"
+    assert finding["fix"] == "fix it by hand, then takeback install claude-code"
 
 
 def test_settings_of_others_that_are_broken_do_not_hide_that_all_is_well(desk: Desk) -> None:
@@ -218,7 +215,7 @@ def test_hooks_that_an_action_took_out(desk: Desk) -> None:
     desk.do("install", "claude-code")
     desk.agent("rm .claude/settings.local.json")
     report = desk.doctor("claude-code", code=3)
-    assert any("were taken out by" in one["said"] for one in report["machine"])
+    assert any("were removed by" in one["said"] for one in report["machine"])
 
 
 def test_state_that_cannot_be_written(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +260,7 @@ def test_hooks_that_codex_does_not_trust(desk: Desk) -> None:
     assert "Codex trusts all 8 hooks" in found(desk.doctor("codex", env=path), "ok")["trust"]
     desk.do("install", "codex")  # of the project, which Codex does not know
     desk.do("uninstall", "codex", "--user")
-    assert "does not look at these hooks" in found(desk.doctor("codex", code=3, env=path))["trust"]
+    assert "does not read these hooks" in found(desk.doctor("codex", code=3, env=path))["trust"]
 
 
 def _trust_all(program: Path, desk: Desk) -> None:

@@ -11,7 +11,7 @@ import pytest
 from takeback.agents import hook_tampering
 from takeback.agents.settings import apply
 from takeback.cli.render.history import what
-from takeback.cli.text import shortened
+from takeback.core.codec import one_line
 from takeback.core.entities import RecordedRun, RecordedStep
 from takeback.core.lifecycle import Life
 from takeback.workspace.workspace import Workspace
@@ -172,7 +172,7 @@ def test_the_transcript_and_the_calls_own_ids_are_recorded(desk: Path, tb: Works
     client.write("a", "a\n")
     run = run_of(tb)
     assert run.began.ref.endswith("transcript.jsonl")
-    assert list(run.keys) == ["call-1"]
+    assert tb.history.calls_of(run.id, "call-1") == run.actions[:1]
     entry = json.loads(World(desk, tb.state.parent.parent).run("show", run.actions[0], "--json").stdout)
     assert (entry["call"], entry["step"]) == ("call-1", steps(tb)[0].id)
 
@@ -183,7 +183,7 @@ def test_the_report_of_one_call_names_its_prompt(desk: Path, tb: Workspace) -> N
     client.write("a", "a\n")
     client.write("b", "b\n")
     said = World(desk, tb.state.parent.parent).run("undo").stdout
-    assert f"All that its prompt did (tidy up):  takeback undo {steps(tb)[0].id}" in said
+    assert f"Everything that its prompt did (tidy up):  takeback undo {steps(tb)[0].id}" in said
 
 
 def test_a_call_that_takes_out_the_hooks_is_told_to_the_human_at_once(desk: Path, tb: Workspace) -> None:
@@ -195,7 +195,7 @@ def test_a_call_that_takes_out_the_hooks_is_told_to_the_human_at_once(desk: Path
     client.shell("rm -r .claude", "c1")
     shutil.rmtree(desk / ".claude")
     said = json.loads(client.ran("rm -r .claude", "c1").stdout)["systemMessage"]
-    assert "the hooks of Claude Code" in said and "taken out" in said
+    assert "the hooks of Claude Code" in said and "were removed by" in said
     client.write("b", "b\n")
 
 
@@ -233,6 +233,6 @@ def test_words_of_an_agent_cannot_steer_the_terminal(desk: Path, tb: Workspace) 
     client.ran("make \x1b[2Kall\r", "c1")
     (step,) = steps(tb)
     assert step.name.isprintable() and "tidy" in step.name and "up" in step.name
-    assert shortened("a\x1b[8mb\rc\n\td\u202e", 60) == r"a\x1b[8mb c d\u202e"
+    assert one_line("a\x1b[8mb\rc\n\td\u202e", 60) == r"a\x1b[8mb c d\u202e"
     (row,) = [what(tb.history, action) for action in tb.history.actions.values()]
     assert row.isprintable() and "make" in row and "all" in row

@@ -21,7 +21,7 @@ def test_on_autopilot_it_is_refused_with_a_reason(agent: str, desk: Path, tb: Wo
     client = Agent(agent, desk)
     client.prompt("go", "p1")
     answer = client.shell(PUSH, "c1")
-    assert "git push" in refusal(answer) and "on autopilot nobody can be asked" in refusal(answer)
+    assert "git push" in refusal(answer) and "on autopilot there is no human to ask" in refusal(answer)
     assert not asks(answer)
     assert not tb.history.actions, "what was refused was never begun"
     assert refusal(client.shell("ls", "c2")) == ""
@@ -35,7 +35,7 @@ def test_who_cannot_ask_is_told_how_it_can_be_allowed(agent: str, desk: Path, tb
     (approval,) = tb.approvals()
     assert f"takeback approve {approval.id}" in refusal(answer)
     assert "this command is irreversible (git push" in refusal(answer)
-    assert "Then try it again in this session." in refusal(answer) and not asks(answer)
+    assert "Then try again in this session." in refusal(answer) and not asks(answer)
     assert not tb.history.actions
     # Only exactly this passes, and once. What the agent says about it beside does not matter.
     tb.approve(approval.id)
@@ -94,7 +94,7 @@ def test_cursor_asks_at_the_question_that_follows(desk: Path, tb: Workspace) -> 
     assert not asks(client.tell("beforeShellExecution", command="ls", cwd=str(desk)))
     assert refusal(client.shell(PUSH, "c1")) == ""
     answer = client.tell("beforeShellExecution", command=PUSH, cwd=str(desk))
-    assert asks(answer) and "Takeback asks for your word" in refusal(answer)
+    assert asks(answer) and "Takeback asks for your approval" in refusal(answer)
     client.ran(PUSH, "c1")
     assert not asks(client.tell("beforeShellExecution", command="ls", cwd=str(desk)))
     (action,) = tb.history.actions.values()

@@ -160,12 +160,12 @@ def test_hooks_that_are_elsewhere_are_named(user: bool, desk: Desk) -> None:
     here, there = ([], ["--user"]) if user else (["--user"], [])
     desk.do("install", "claude-code", *there)
     said = desk.do("uninstall", "claude-code", *here).stdout
-    assert "no hooks of Takeback for Claude Code in" in said
+    assert "Takeback has no hooks for Claude Code in" in said
     assert str(desk.settings("claude-code", user=user)) in said
     assert said.endswith(f"takeback uninstall claude-code{' --user' * user}\n")
     desk.do("install", "claude-code", *here)
     said = desk.do("uninstall", "claude-code", *here).stdout
-    assert "is not recorded" not in said and "stay, so Claude Code goes on being recorded" in said
+    assert "is not recorded" not in said and "stay, so Claude Code is still recorded" in said
 
 
 @pytest.mark.parametrize("user", [False, True])
@@ -195,7 +195,7 @@ def test_all_that_goes_on_recording_is_named(desk: Desk) -> None:
     desk.do("install", "claude-code")
     said = desk.do("uninstall", "claude-code", "--user").stdout
     assert f"Those in {local} stay" in said and "The plugin takeback@takeback" in said
-    assert "  take them out   takeback uninstall claude-code\n" in said
+    assert "  remove them   takeback uninstall claude-code\n" in said
     desk.do("install", "claude-code", "--user")
     said = desk.do("uninstall", "claude-code").stdout
     assert f"Those in {own} stay" in said and "takeback uninstall claude-code --user" in said
@@ -308,8 +308,8 @@ def test_hooks_that_stand_in_the_shared_settings_are_not_doubled(desk: Desk) -> 
         ('// mine\n{"version": 1}\n', "comments"),
         ('{"version": 1,}\n', "a comma before"),
         ("{ not json", "line 1"),
-        ('{"hooks": []}', "no object"),
-        ("[]", "no JSON object"),
+        ('{"hooks": []}', "not an object"),
+        ("[]", "not a JSON object"),
     ],
 )
 def test_settings_that_cannot_be_read_are_left_alone(text: str, why: str, desk: Desk) -> None:
@@ -339,7 +339,7 @@ def test_a_folder_that_cannot_be_written(desk: Desk) -> None:
         done = bound(desk, "install", "codex", code=4)
     finally:
         path.parent.chmod(0o700)
-    assert "could not be written" in done.stderr and "see who may write" in done.stderr
+    assert "could not be written" in done.stderr and "check the permissions of the file" in done.stderr
     assert path.read_text() == "{}\n"
     (entry,) = [e for e in desk.do("log", "--json").json["entries"] if e["kind"] == "action"]
     assert (entry["name"], entry["state"], entry["changes"]) == ("takeback install codex", "failed", 0)
@@ -358,7 +358,7 @@ def test_of_an_uninstall_that_ends_half_way_it_is_said_what_is_out(desk: Desk) -
     shared.write_text(own.read_text())
     with crash.at("exchange-staged", lambda: shared.write_text("{}"), nth=2):
         said = desk.do("uninstall", "claude-code", code=4).stderr
-    assert f"{shared} has changed meanwhile" in said and f"the hooks in {own} are out" in said
+    assert f"{shared} has changed meanwhile" in said and f"the hooks in {own} have been removed" in said
     assert not own.exists() and shared.read_text() == "{}"
 
 

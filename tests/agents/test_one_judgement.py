@@ -45,7 +45,7 @@ def test_an_editor_that_writes_to_the_machine_is_held_as_a_redirection_is(path: 
     for tool in ("Write", "Edit", "NotebookEdit"):
         name = "notebook_path" if tool == "NotebookEdit" else "file_path"
         said = held(client, tool, {name: path, "content": "x"})
-        assert f"{tool} is irreversible" in said and "on autopilot nobody can be asked" in said
+        assert f"{tool} is irreversible" in said and "on autopilot there is no human to ask" in said
     assert not held(client, "Write", {"file_path": "/dev/null", "content": "x"})
 
 

@@ -136,7 +136,7 @@ def test_an_agent_does_not_take_out_its_own_hooks(desk: clients.Desk, tmp_path: 
     with clients.model(tmp_path, script(desk)) as model:
         clients.claude_code(model, desk, "[scene escape] go")
         told = json.dumps(model.requests()[-1]["body"]["messages"][-1])
-    assert "only a human takes out the hooks" in told
+    assert "only a human can remove the hooks" in told
     assert place.read_bytes() == before
 
 

@@ -137,9 +137,9 @@ def test_commands_that_only_look_like_ours_stay() -> None:
     [
         ("{", "not valid JSON at line 1"),
         ('{\n "a": tru}', "not valid JSON at line 2"),
-        ("[]", "no JSON object"),
-        ('{"hooks": 3}', "no object"),
-        ('{"hooks": {"Stop": {}}}', "no list"),
+        ("[]", "not a JSON object"),
+        ('{"hooks": 3}', "not an object"),
+        ('{"hooks": {"Stop": {}}}', "not a list"),
         ('{"a": 1 "b": 2}', "not valid JSON"),
         ('{"a": "\\x"}', "not valid JSON"),
         ("[" * 300, "nested too deeply"),

@@ -14,8 +14,7 @@ import pytest
 from takeback.agents.agents_md import remove_section, write_section
 from takeback.agents.settings import apply
 from takeback.errors import BackendError, ConflictError
-from takeback.resources.files.put_back import exchange
-from takeback.system import crash_points, linux
+from takeback.system import crash_points, exchange, linux
 from takeback.testing import crash
 
 OTHERS = b'{"theme": "dark"}\n'
@@ -189,7 +188,7 @@ def test_a_file_that_has_our_name_for_the_new_one_is_left_alone(
     monkeypatch.setattr(exchange, "token_hex", lambda _: "taken")
     there = path.with_name(f"{path.name}.takeback-taken")
     there.write_bytes(OTHERS)
-    with pytest.raises(BackendError, match=r"File exists.*it is as it was"):
+    with pytest.raises(BackendError, match=r"File exists.*it is unchanged"):
         edit.make()
     assert there.read_bytes() == OTHERS and path.read_text() == edit.before
 
@@ -246,7 +245,7 @@ def test_a_file_system_that_cannot_do_it_leaves_all_as_it_was(
 
     edit = edit_of(path, move)
     monkeypatch.setattr(linux, "renameat2", fail)
-    with pytest.raises(BackendError, match=f"{words}.*it is as it was"):
+    with pytest.raises(BackendError, match=f"{words}.*it is unchanged"):
         edit.make()
     assert left(path.parent) == ({} if edit.before is None else {path.name: edit.before.encode()})
 
@@ -294,7 +293,7 @@ def test_a_full_disk_leaves_all_as_it_was(move: str, point: str, path: Path) -> 
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     edit = edit_of(path, move)
-    with meanwhile({point: full}), pytest.raises(BackendError, match=r"No space left.*it is as it was"):
+    with meanwhile({point: full}), pytest.raises(BackendError, match=r"No space left.*it is unchanged"):
         edit.make()
     assert left(path.parent) == ({} if edit.before is None else {path.name: edit.before.encode()})
 

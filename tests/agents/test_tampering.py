@@ -41,7 +41,7 @@ def test_hooks_that_an_action_took_out_are_told_and_come_back(desk: Desk, world:
     world.agent(f"echo '{{}}' > {PLACE}", name="clever")
     action = world.action("clever")
     done = desk.do("status")
-    assert f"the hooks of Claude Code in {PLACE} were taken out by {action}" in done.stderr
+    assert f"the hooks of Claude Code in {PLACE} were removed by {action}" in done.stderr
     assert f"takeback undo {action}" in done.stderr
     desk.undo()
     assert world.read(PLACE) == kept
@@ -56,11 +56,11 @@ def test_what_a_human_wrote_or_accepted_is_not_told(desk: Desk, world: Workspace
     desk.do("install", "claude-code")  # a human says that this is well
     assert desk.do("status").stderr == ""
     world.agent(f"rm {PLACE}", name="less")
-    assert "were taken out by" in desk.do("status").stderr
+    assert "were removed by" in desk.do("status").stderr
     desk.do("install", "claude-code")
     assert desk.do("status").stderr == ""
     world.agent(f"echo '{{' > {PLACE}", name="spoilt")
-    assert "were spoilt by" in desk.do("status").stderr
+    assert "were broken by" in desk.do("status").stderr
     world.human(PLACE, "{}")
     assert desk.do("save").stderr == "" and desk.do("status").stderr == ""
 
@@ -68,7 +68,7 @@ def test_what_a_human_wrote_or_accepted_is_not_told(desk: Desk, world: Workspace
 def test_an_agent_does_not_take_out_its_own_hooks(desk: Desk, world: Workspace) -> None:
     kept = world.read(PLACE)
     done = world.run("run", "--", sys.executable, "-m", "takeback", "uninstall", "claude-code")
-    assert done.code == 3 and "only a human takes out the hooks" in done.stderr
+    assert done.code == 3 and "only a human can remove the hooks" in done.stderr
     assert world.read(PLACE) == kept
 
 
@@ -86,7 +86,7 @@ def test_hooks_in_the_users_own_settings_are_watched_too(
     assert desk.do("status").stderr == ""
     desk.do("run", "--name", "clever", "--", "sh", "-c", f"echo '{{}}' > {mine}")
     action = world.action("clever")
-    assert f"the hooks of Claude Code in {mine} were taken out by {action}" in desk.do("status").stderr
+    assert f"the hooks of Claude Code in {mine} were removed by {action}" in desk.do("status").stderr
     desk.do("undo", action)
     assert mine.read_text() == kept and desk.do("status").stderr == ""
 

@@ -47,7 +47,7 @@ def test_a_full_disk_blocks_or_warns_as_configured(agent: str, desk: Path, tb: W
         refused = client.shell("rm app.py", "c1")
     assert "Takeback cannot protect this" in refusal(refused)
     (desk / "takeback.toml").write_text('[agents]\nwhen-unprotected = "warn"\n')
-    tb.parts.trusted.accept_offer(tb.parts.trusted.offer())
+    tb.trusted.accept_offer(tb.trusted.offer())
     with full_disk():
         allowed = client.shell("rm app.py", "c2")
         stopped = client.stop()

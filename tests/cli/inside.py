@@ -36,5 +36,5 @@ class Inside(Workspace):
         code = stop.value.code
         assert isinstance(code, int | None)
         result = Result(code or 0, out.getvalue(), err.getvalue())
-        assert "Traceback" not in result.said and "mistake in Takeback" not in result.said, (args, result)
+        assert "Traceback" not in result.said and "bug in Takeback" not in result.said, (args, result)
         return result

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -65,6 +66,20 @@ def wait_for_file(path: Path) -> None:
     wait_for(path.exists)
 
 
+def wait_for_proof(world: Workspace, id: str, name: str) -> None:
+    """Wait until it is provable that this action wrote this file: its owner has shown a sign of life since then, or
+    the action has ended."""
+    written_ns = (world.root / name).stat().st_ctime_ns
+
+    def is_proved() -> bool:
+        try:
+            return (next(world.home.rglob("alive")) / id).stat().st_mtime_ns > written_ns
+        except FileNotFoundError:  # the sign is removed with the action's end
+            return True
+
+    wait_for(is_proved)
+
+
 def until(path: str) -> str:
     """Shell words that wait for a file, but not for ever: a test that failed leaves nothing behind."""
     return f"n=0; until [ -e {path} ] || [ $((n=n+1)) -gt 3000 ]; do sleep 0.01; done"
@@ -76,14 +91,24 @@ def is_gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return _state(pid) == "Z"
     except OSError:
         return True
 
 
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def end_command(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: is_gone(pid))
+    """Kill a command, and what it is just running: nothing of it is settled while one of its processes lives."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(lambda: _state(pid) == "T")  # from now on it starts nothing
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    for one in [pid, *map(int, children)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
+        wait_for(partial(is_gone, one))
 
 
 def on_terminal(
@@ -131,7 +156,7 @@ def bound(world: Workspace, *words: str, code: int = 0) -> Result:
     """Run a command that permissions bind; it must end with this exit code."""
     done = bound_process(world, "takeback", *words)
     result = Result(done.returncode, done.stdout, done.stderr)
-    assert "Traceback" not in result.said and "mistake in Takeback" not in result.said, result
+    assert "Traceback" not in result.said and "bug in Takeback" not in result.said, result
     assert result.code == code, (words, result)
     return result
 

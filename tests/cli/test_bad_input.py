@@ -15,7 +15,7 @@ from .conftest import Call
 def refused(said: Result, *words: str) -> None:
     """Wrong use: exit code 2, nothing on stdout, one sentence that has these words."""
     assert (said.code, said.stdout) == (2, ""), said
-    assert "mistake in Takeback" not in said.stderr
+    assert "bug in Takeback" not in said.stderr
     assert "Traceback" not in said.stderr
     for word in words:
         assert word in said.stderr, said.stderr

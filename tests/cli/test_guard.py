@@ -88,8 +88,8 @@ def test_status_and_remove(inside: Inside, dsn: str) -> None:
 @pytest.mark.parametrize(
     "words, code, said",
     [
-        (["app.db"], 2, "no address of a database"),
-        (["postgresql://u:hunter2hunter2@/x?nonsense=1"], 2, "no address of a database"),
+        (["app.db"], 2, "not the address of a database"),
+        (["postgresql://u:hunter2hunter2@/x?nonsense=1"], 2, "not an address of a database"),
         (["postgresql://u:hunter2hunter2@/x?host=/nowhere"], 4, "cannot be reached"),
         (["postgresql:///x", "--remove", "--schema", "s"], 2, "exclude each other"),
     ],

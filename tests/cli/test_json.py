@@ -71,9 +71,9 @@ KEYS = {
     "log": {"entries", "total"},
     "show": {"id", "kind", "name", "actor", "at", "changed", "exit_code", "taken_back"},
     "diff": {"changes"},
-    "verify": {"clean", "findings", "events", "drift"},
-    "gc": {"marks_kept", "marks_pruned", "bytes_before", "bytes_after"},
-    "du": {"content_bytes", "journal_bytes", "index_bytes", "quota_bytes"},
+    "verify": {"clean", "findings", "events", "drift", "compactions", "covered"},
+    "gc": {"marks_kept", "marks_pruned", "bytes_before", "bytes_after", "compacted"},
+    "du": {"content_bytes", "journal_bytes", "compactable_bytes", "index_bytes", "quota_bytes"},
     "completion": {"shell", "script"},
     "replay": {"run", "moments"},
     "resume": {"runs"},
@@ -87,9 +87,10 @@ def test_every_command_is_here() -> None:
     # their own: tests/workflows/test_commands.py, test_plan.py. An answer needs a question: see test_questions.py.
     # And `guard` a server: see test_guard.py. `outbox` and `dead`: tests/outbox/test_commands.py. Agents and their
     # daemon: tests/agents/test_install.py, test_doctor.py, tests/daemon/test_control.py. And
-    # tests/leases, tests/export; `store`: tests/cli/test_store.py; `settle`: tests/agents/test_unsettled.py.
+    # tests/leases, tests/export; `store`: tests/cli/test_store.py; `settle`: tests/agents/test_unsettled.py;
+    # `forget`: tests/cli/test_forget.py.
     elsewhere = {"run", "plan", "workflow", "monitor", "approve", "deny", "guard", "outbox", "dead"}
-    elsewhere |= {"install", "uninstall", "doctor", "daemon", "locks", "export", "store", "settle"}
+    elsewhere |= {"install", "uninstall", "doctor", "daemon", "locks", "export", "store", "settle", "forget"}
     assert WORDS.keys() == KEYS.keys()
     assert {name.split()[0] for name in WORDS} == COMMANDS.keys() - elsewhere
 

@@ -17,7 +17,7 @@ from takeback.workspace.opening import open_workspace
 from tests.agents.driving import Agent, refusal
 from tests.world.cli import Result, Workspace
 
-GONE = "the history from then is gone"
+GONE = "that history is gone"
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def test_once_done_it_answers_from_the_record(shop: Workspace) -> None:
     assert again == first | {"earlier": ["find", "write"]}
     assert not shop.has("report.md")
     assert notes(shop) == ["search", "write report.md"]
-    assert "was done before" in shop.do("plan", "run", FILE).stdout
+    assert "was already done" in shop.do("plan", "run", FILE).stdout
     assert shop.do("plan", "run", "--json", "--key", "another", FILE).json["run"] != first["run"]
     assert notes(shop) == ["search", "write report.md"] * 2
 

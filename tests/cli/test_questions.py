@@ -67,7 +67,7 @@ def test_what_cannot_be_taken_back_waits_for_approve(world: Workspace) -> None:
     assert f"takeback approve {question['id']}" in listed and "wire(5" in listed and "hunter2" not in listed
     status = world.do("status")
     assert (
-        "1 question waits for your word" in status.stdout
+        "1 request waits for your approval" in status.stdout
         and f"takeback deny {question['id']}" in status.stdout
     )
     other = world.do("approve", question["id"], "--payload", "b3:0000", code=3)
@@ -79,7 +79,7 @@ def test_what_cannot_be_taken_back_waits_for_approve(world: Workspace) -> None:
     assert service.bookings() == [{"amount": 5}] and world.read("plan.md") == "paid\n"
     shown = world.do("show", question["id"])
     assert "answer    used" in shown.stdout
-    assert world.do("approvals").stdout == "Nothing waits for your word.\n"
+    assert world.do("approvals").stdout == "Nothing waits for your approval.\n"
     assert "already" in world.do("approve", question["id"], code=2).stderr
 
 
@@ -100,7 +100,7 @@ def test_what_asks_cannot_answer(world: Workspace) -> None:
     world.save()
     said = act(world, "sly")
     assert said.code == 0, said
-    assert "what asks cannot answer" in said.stderr
+    assert "an agent cannot approve its own request" in said.stderr
     assert not service.bookings()
 
 
@@ -129,7 +129,7 @@ def test_a_question_of_a_run_that_is_over_waits_no_more(world: Workspace) -> Non
     question = asked(world)
     agent.kill()
     agent.communicate(timeout=100)
-    assert world.do("approvals").stdout == "Nothing waits for your word.\n"
+    assert world.do("approvals").stdout == "Nothing waits for your approval.\n"
     assert world.do("status", "--json").json["approvals"] == []
     assert "is over" in world.do("approve", question["id"], code=3).stderr
     assert not service.bookings()
@@ -171,7 +171,7 @@ def test_a_run_is_handed_over_taken_and_given_back(world: Workspace) -> None:
     assert world.read("plan.md") == "old\n" and not service.bookings()
 
 
-@pytest.mark.parametrize("word, bookings", [("--happened", 1), ("--never", 2)])
+@pytest.mark.parametrize("word, bookings", [("--happened", 1), ("--did-not", 2), ("--never", 2)])
 def test_a_humans_word_on_a_call_in_doubt(world: Workspace, word: str, bookings: int) -> None:
     world.save()
     assert act(world, "doubt").code == -9
@@ -185,7 +185,7 @@ def test_a_humans_word_on_a_call_in_doubt(world: Workspace, word: str, bookings:
     assert (
         f"in doubt: {call} charge" in listed
         and f"--happened {call}" in listed
-        and f"--never {call}" in listed
+        and f"--did-not {call}" in listed
     )
     assert "not JSON" in world.do("handover", "return", run, "--happened", f"{call}={{", code=2).stderr
     told = f'{call}={{"paid": 7}}' if word == "--happened" else call
@@ -344,7 +344,7 @@ def test_show_tells_how_things_stood(world: Workspace) -> None:
     (then,) = world.do("show", books[-1], "--json").json["then"]
     assert then["memory"] == {"goal": "tidy"} and not any(step["taken_back"] for step in then["steps"])
     shown = world.do("show", edit).stdout
-    assert shown.startswith(f"{edit}  step edit  taken back") and "gave 3" in shown
+    assert shown.startswith(f"{edit}  step edit  taken back") and "returned 3" in shown
     assert "goal = " not in world.do("show", run).stdout
     assert 'goal = "tidy"' in world.do("show", books[-1]).stdout
     assert "there is no step s999" in world.do("show", "s999", code=2).stderr

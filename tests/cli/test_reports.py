@@ -32,7 +32,7 @@ def test_the_receipt_of_a_command_has_what_happened_inside(world: Workspace) -> 
     assert "2 files" in row(world, outer)
     assert {c["target"] for c in world.do("diff", outer, "--json").json["changes"]} >= {"plan.md", "made.txt"}
     said = world.do("undo").stdout
-    assert f"It happened inside of {outer} (agent). All of that:  takeback undo {outer}" in said
+    assert f"It happened inside {outer} (agent). All of that:  takeback undo {outer}" in said
     assert "partly taken back" in row(world, outer)
     world.do("undo", outer)
     assert "partly" not in row(world, outer) and "taken back" in row(world, outer)
@@ -70,8 +70,8 @@ def test_an_undo_from_inside_of_what_has_not_ended_says_so_at_once(world: Worksp
     undo = f"{sys.executable} -P -m takeback undo 2>&1 | tail -3"
     done = world.run("run", "--name", "agent", "--", "sh", "-c", f"echo x > made.txt; {undo}")
     inside = world.action("agent")
-    assert f"this was asked from inside {inside} (agent), which has not ended" in done.stdout
-    assert "run it as a command of its own" in done.stdout and "takeback resume" not in done.stdout
+    assert f"this command runs inside {inside} (agent), which has not ended" in done.stdout
+    assert "run it as a separate command" in done.stdout and "takeback resume" not in done.stdout
     assert (world.root / "made.txt").exists()
 
 

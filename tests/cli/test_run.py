@@ -207,7 +207,7 @@ def test_takeback_fails_before_the_command_begins(world: Workspace) -> None:
     world.home.write_text("a file where the state folder should be")
     done = sh(world, "touch made.md")
     assert (done.code, done.stdout) == (125, "")
-    assert "state" in done.stderr and "mistake in Takeback" not in done.stderr
+    assert "state" in done.stderr and "bug in Takeback" not in done.stderr
     assert not world.has("made.md")
 
 
@@ -216,7 +216,7 @@ def test_a_root_that_the_command_removed(world: Workspace) -> None:
     world.save()
     done = sh(world, f"cd /; rm -r {world.root}; exit 4")
     assert done.code in (4, 125) or done.code == 2, done
-    assert "mistake in Takeback" not in done.stderr, done.stderr
+    assert "bug in Takeback" not in done.stderr, done.stderr
     os.mkdir(world.root)
     world.do("restore", world.do("log", "--json").json["entries"][-1]["id"])
     assert world.read("plan.md") == "old\n"

@@ -14,7 +14,7 @@ import pytest
 from tests.world.cli import REPOSITORY, Workspace, items
 
 from .inside import Inside
-from .processes import PYTHON, end_command, ended, kill, start, until, wait_for, wait_for_file
+from .processes import PYTHON, end_command, ended, kill, start, until, wait_for, wait_for_file, wait_for_proof
 
 SOURCES = REPOSITORY / "src"
 
@@ -192,13 +192,14 @@ def test_what_it_leaves_running_is_of_its_last_part(world: Workspace, tmp_path: 
 def test_killed_in_its_second_part(whole: bool, world: Workspace, tmp_path: Path) -> None:
     before = world.look()
     script = "echo $$ > $(echo ../pid); echo 1 > one.md"
-    later = "echo 2 > two.md; sleep 1.3; touch $(echo ../here)"
+    later = "echo 2 > two.md; touch $(echo ../here)"
     process = in_two_parts(world, script, later, "--every", "3s")
     wait_for_file(tmp_path / "here")
+    wait_for_proof(world, parts(world)[1]["id"], "two.md")
     kill(process)
     end_command(int((tmp_path / "pid").read_text()))
     said = world.do("save").said
-    assert "(agent) was interrupted: nothing had changed besides what was done inside of it" in said, said
+    assert "(agent) was interrupted: nothing had changed apart from what was done inside it" in said, said
     assert "interrupted" in world.do("status").stdout
     if whole:
         world.undo(entry(world, "run", "agent")["id"])

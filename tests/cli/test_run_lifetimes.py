@@ -11,7 +11,7 @@ import pytest
 from tests.world.cli import REPOSITORY, Workspace, items
 
 from .inside import Inside
-from .processes import PYTHON, end_command, ended, kill, start, until, wait_for, wait_for_file
+from .processes import PYTHON, end_command, ended, kill, start, until, wait_for, wait_for_file, wait_for_proof
 
 SOURCES = REPOSITORY / "src"
 
@@ -183,10 +183,13 @@ def test_status_names_what_still_runs(world: Workspace, tmp_path: Path) -> None:
 # One that is cut off
 
 
-def killed_while_working(world: Workspace, script: str, until: Path) -> int:
-    """Kill `takeback run` itself, so that its command is left alone; gives the command's process number."""
+def killed_while_working(world: Workspace, script: str, until: Path, *, proved: str = "") -> int:
+    """Kill `takeback run` itself, so that its command is left alone, once it is provable that the command wrote the
+    file `proved`. Return the command's process number."""
     process = start(world, *shell(world, "agent", f"echo $$ > $(echo ../pid); {script}"))
     wait_for_file(until)
+    if proved:
+        wait_for_proof(world, entries(world)["agent"]["id"], proved)
     kill(process)
     return int((world.root.parent / "pid").read_text())
 
@@ -210,9 +213,9 @@ def test_killed_after_it_changed_something(looked: bool, world: Workspace, tmp_p
     world.human("own.md", "old\n")
     world.human("doubtful.md", "old\n")
     world.save()
-    script = f"echo new > own.md; sleep 1.3; touch $(echo ../here); {until('../go')}; "
+    script = f"echo new > own.md; touch $(echo ../here); {until('../go')}; "
     script += "echo new > doubtful.md; touch $(echo ../wrote); exec sleep 60"
-    pid = killed_while_working(world, script, tmp_path / "here")
+    pid = killed_while_working(world, script, tmp_path / "here", proved="own.md")
     (tmp_path / "go").touch()
     wait_for_file(tmp_path / "wrote")
     if looked:

@@ -95,7 +95,7 @@ def test_state_is_closed_to_others_whatever_the_umask(world: Inside) -> None:
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-@pytest.mark.parametrize("module", ["small_disk", "filled_disk"])
+@pytest.mark.parametrize("module", ["small_disk", "filled_disk", "filled_disk_database"])
 def test_a_full_disk(tmp_path: Path, module: str) -> None:
     flags = ["-m"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]
     if shutil.which("unshare") is None or subprocess.run(["unshare", *flags, "true"]).returncode:

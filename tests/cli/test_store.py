@@ -33,7 +33,7 @@ def test_there_and_back(used: Call, tmp_path: Path) -> None:
     assert used("store", "show").stdout.startswith("history   this machine (")
     moved = used("store", "copy", *to)
     assert moved.code == 0 and "each read back and compared" in moved.stdout
-    assert "nobody can write there any more" in moved.stdout and "to remove it: rm " in moved.stdout
+    assert "it can no longer be written to" in moved.stdout and "to remove it: rm " in moved.stdout
     told = msgspec.json.decode(used("store", "show", "--json").stdout)
     assert (told["shared"], told["workspace"], told["events"]) == (True, tmp_path.name, 7)
     assert os.environ[STORE] not in moved.stdout + used("store", "show").stdout
@@ -50,7 +50,7 @@ def test_there_and_back(used: Call, tmp_path: Path) -> None:
     "words, code, said",
     [
         (("--to", "local"), 2, "already"),
-        (("--to", "mysql://me:hunter2@h/x"), 2, "is no address of a store; nothing was moved"),
+        (("--to", "mysql://me:hunter2@h/x"), 2, "is not the address of a store; nothing was moved"),
         (("--to", "local", "--workspace", "x"), 2, "no name and no bucket"),
         (("--to", "$TAKEBACK_TEST_NO_SUCH"), 2, "needs the variable TAKEBACK_TEST_NO_SUCH"),
         (("--to", "postgresql://me:hunter2@127.0.0.1:1/x", "--preview"), 4, "cannot be reached"),
@@ -86,11 +86,11 @@ def test_another_folder_reads_what_is_in_the_store_without_having_written(
     assert call("-C", str(other), "log").code == 2, "nothing names a store there"
     (other / "takeback.toml").write_text(settings)
     assert call("-C", str(other), "log").code == 2, "nobody has accepted it"
-    assert "sits in" in call("-C", str(other), "init", "--accept-config").said
+    assert "has been in" in call("-C", str(other), "init", "--accept-config").said
     told = call("-C", str(other), "log")
     assert (told.code, 'checkpoint "first"' in told.stdout) == (0, True), told.said
     assert call("-C", str(other), "outbox", "worker", "--once").code == 0
-    assert "sits in" in call("-C", str(other), "save", "second").said
+    assert "has been in" in call("-C", str(other), "save", "second").said
     assert call("-C", str(folder), "save", "second").code == 0, "and the first one still sits where it was"
 
 

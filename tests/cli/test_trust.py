@@ -181,7 +181,7 @@ def test_without_a_terminal_nothing_is_accepted_while_an_agent_is_at_work(
 ) -> None:
     world.human("takeback.toml", '[files]\nexclude = ["src"]\n')
     client.prompt("go", "p1")
-    assert "on a terminal only" in world.do("init", "--accept-config", code=3).stderr
+    assert "only be accepted on a terminal" in world.do("init", "--accept-config", code=3).stderr
     assert pending(world)
     code, shown = on_terminal(world, "init", "--accept-config", answer="y")
     assert code == 0 and '[files] exclude = "src"' in shown
@@ -222,10 +222,10 @@ def test_what_changed_since_it_was_shown_is_not_accepted(
     monkeypatch.setenv("TAKEBACK_HOME", str(world.home))
     world.human("takeback.toml", '[files]\nexclude = ["src"]\n')
     with takeback.open(world.root) as tb:
-        offer = tb.parts.trusted.offer()
+        offer = tb.trusted.offer()
         world.human("takeback.toml", '[files]\nexclude = ["*"]\n')
         with pytest.raises(takeback.ConflictError, match="has changed since it was shown"):
-            tb.parts.trusted.accept_offer(offer)
+            tb.trusted.accept_offer(offer)
     assert len(pending(world)) == 1
 
 

@@ -77,3 +77,21 @@ def test_what_reaches_further_stays_irreversible(line: str) -> None:
 def test_without_a_look_at_the_machine_nothing_is_taken_for_ones_own() -> None:
     for line in ("kill 100", "pkill -f server.js", "docker compose down", "docker stop project-web-1"):
         assert classify(line, root=ROOT, cwd=ROOT, home=HOME).reach is Reach.IRREVERSIBLE, line
+
+
+@pytest.mark.parametrize(
+    "line", ["kill $(cat server.pid)", "kill -9 `cat server.pid`", 'kill "$(cat pid)" 100']
+)
+def test_a_process_that_is_named_only_when_it_runs_is_held_and_the_reason_says_how_to_name_it(
+    line: str,
+) -> None:
+    """Whoever can write the file can write another number into it between the judgement and the signal."""
+    main = judge(line).main
+    assert main is not None and main.reach is Reach.IRREVERSIBLE
+    assert "which of them is known only when it runs" in main.why
+    assert "a number in its place" in main.why
+
+
+def test_a_process_that_is_named_is_held_for_what_it_is() -> None:
+    main = judge("kill 200").main
+    assert main is not None and main.why == "ends processes"

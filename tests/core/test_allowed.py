@@ -17,7 +17,7 @@ from takeback.core.policy import (
     Use,
     fits,
     judge_call,
-    questions,
+    requests,
 )
 from takeback.core.rules import CommandRules, EffectRules, Local, Rules, Ruling
 
@@ -89,15 +89,15 @@ def test_only_what_is_irreversible_by_a_command_is_allowed_by_its_words() -> Non
     def use(_: PlannedStep) -> Use:
         return Use("m:f", Effect.IRREVERSIBLE, because="it says so")
 
-    assert questions(plan, Rules(), use, GROUND), "no words are allowed"
-    assert questions(bare, Rules(commands=CommandRules(allow=("ls",))), use, GROUND), "there is no command"
+    assert requests(plan, Rules(), use, GROUND), "no words are allowed"
+    assert requests(bare, Rules(commands=CommandRules(allow=("ls",))), use, GROUND), "there is no command"
     unknown = Rules(commands=CommandRules(allow=("make",)), effects=EffectRules(unknown=Ruling.ASK))
     found = judge_call(unknown, "m:f", Effect.RESTORABLE, {"command": "make all"}, MAKES)
     assert (found.do, found.rule) == (Ruling.ASK, "effects.unknown")
     read = RuleContext("/work", foresee=lambda _: Foreseen(Effect.UNKNOWN, "who knows", ()))
     assert judge_call(unknown, "m:f", Effect.RESTORABLE, {"command": "make"}, read).rule == "effects.unknown"
     blind = RuleContext("/work")
-    assert questions(plan, Rules(commands=CommandRules(allow=("ls",))), use, blind), "nobody knows commands"
+    assert requests(plan, Rules(commands=CommandRules(allow=("ls",))), use, blind), "nobody knows commands"
 
 
 def test_the_pattern_that_is_suggested_is_of_a_command_that_can_be_named() -> None:

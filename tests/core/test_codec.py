@@ -141,12 +141,13 @@ def test_a_newer_event_is_refused_and_not_misread(event: dict[str, str]) -> None
 
 
 def test_an_event_of_this_format_and_of_those_before_is_read() -> None:
-    assert e.EVENTS_VERSION == 6, "a journal of a newer one is refused by every older program"
+    assert e.EVENTS_VERSION == 9, "a journal of a newer one is refused by every older program"
     for version in range(1, e.EVENTS_VERSION + 1):
         assert unseal(seal(envelope(v=version))[0], "event 9").v == version
 
 
 LEFT_OUT = {
+    "RunBegan.thread": False,
     "RunBegan.generation": 1,
     "RunBegan.autopilot": False,
     "RunBegan.detached": False,
@@ -178,6 +179,12 @@ def test_a_text_that_is_not_utf_8_is_written_so_that_every_reader_can_hold_it(
 ) -> None:
     assert codec.written(text) == recorded
     assert codec.written(recorded) == recorded
+
+
+def test_one_line_steers_no_terminal_and_is_cut() -> None:
+    assert codec.one_line("a\x1b[8mb\rc\n\td\u202e", 60) == r"a\x1b[8mb c d\u202e"
+    assert codec.one_line("abcdef", 6) == "abcdef"
+    assert codec.one_line("abcdefg", 6) == "abcde…"
 
 
 def test_what_a_stored_event_leaves_out_means_what_it_always_meant() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from takeback.core import events as e
-from takeback.core.change import ABSENT, Change, Target, Version
-from takeback.core.entities import RecordedAction
+from takeback.core.change import ABSENT, Change, Entry, Target, Version
+from takeback.core.entities import ManyEntries, RecordedAction
 
 PROCESS = e.Process(7, "1", "boot", "host")
 CHANGE = Change(Target("files", "a.txt"), ABSENT, Version("x"))
@@ -38,3 +38,16 @@ def test_what_cannot_be_taken_back_leaves_something_unless_it_is_a_call_which_sa
     assert recorded(e.ActionBegan("x", e.Effect.IRREVERSIBLE)).leaves_something
     assert not recorded(e.ActionBegan("x", e.Effect.IRREVERSIBLE, call_key="k")).leaves_something
     assert not recorded(e.ActionBegan("x", e.Effect.RESTORABLE)).leaves_something
+
+
+def test_many_changes_are_read_again_up_to_the_last_that_was_shed() -> None:
+    made = [Entry(seq, "a1", CHANGE) for seq in range(1, 6)]
+    many = ManyEntries(lambda until: (entry for entry in made if entry.seq <= until), 0)
+    assert not many and len(many) == 0 and list(many) == []
+    many.shed()
+    assert list(many) == []
+    for so_far in (1, 3, 5):
+        many.extend(made[len(many) : so_far])
+        for _ in range(2):
+            assert many and len(many) == so_far and list(many) == many[:] == made[:so_far]
+            many.shed()

@@ -13,6 +13,8 @@ from takeback.core.history import History
 from takeback.core.intents import IntentDeferred, IntentsReleased, IntentState
 from takeback.core.lifecycle import Life
 from takeback.core.memory import changes
+from takeback.core.postings import Topic, numbered
+from takeback.core.record import contents_named
 from takeback.core.rollback import Do, OnConflict
 from takeback.core.selection import after, last_rollback, of_ids
 from tests.core.story import Story
@@ -78,12 +80,22 @@ def test_changes_seen_while_an_action_is_open_are_its_own() -> None:
     checkpoint = story.tell(e.CheckpointTaken()).id
     story.tell(e.ActionEnded(began.id, Outcome.DONE, (Change(change.target, Version("1"), Version("2")),)))
     assert [c.after.id for c in story.history.actions[began.id].changes] == ["1", "2"]
-    assert list(story.history.targets()) == [change.target]
+    assert list(story.history.targets("files")) == [change.target]
     # What the action did before the checkpoint is not after it.
     assert [entry.change.after.id for entry in after(story.history, checkpoint).entries] == ["2"]
     story.tell(e.ChangesSeen(began.id, (change,)))
     story.tell(e.ChangesSeen("a99", (change,)))
     assert len(story.history.breaches) == 2
+
+
+def test_what_changed_outside_is_what_was_seen_of_it() -> None:
+    story = Story()
+    tool = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE))
+    change = Change(Target("files", "f"), ABSENT, Version("1"), (tool.id,))
+    drift = story.tell(e.DriftSeen((change,)))
+    assert [(entry.seq, entry.action) for entry in story.history.entries(drift.id)] == [(drift.seq, drift.id)]
+    (shared,) = story.history.entries(tool.id)
+    assert (shared.action, shared.change) == (drift.id, change), "the tool may have made it instead"
 
 
 def test_an_action_whose_processes_outlive_it() -> None:
@@ -111,7 +123,7 @@ def test_a_call_that_was_noted_is_over() -> None:
     noted = story.tell(e.ActionNoted("now", Outcome.DONE, key="k", result=5), run)
     action = story.history.actions[noted.id]
     assert (action.life, action.result, action.ended_us) == (Life.DONE, 5, noted.at_us)
-    assert story.history.runs[run].keys == {"k": [noted.id]}
+    assert story.history.calls_of(run, "k") == [noted.id]
     assert not story.history.has_unended and not story.history.open_actions()
 
 
@@ -161,7 +173,51 @@ def test_what_an_undo_or_a_redo_left_as_it_was_is_kept_while_its_word_stands() -
     story.carry_out(redo, e.RollbackKind.REDO)
     assert [entry.target.name for entry in story.history.kept(undo)] == ["g"]
     assert story.history.kept(action) == [], "the word of the undo was taken back"
-    assert story.history.rollbacks == [undo, next(reversed(story.history.actions))]
+    assert [r.id for r in story.history.rollbacks()] == [next(reversed(story.history.actions)), undo]
+
+
+def test_what_one_undo_left_and_another_took_back_is_not_kept_any_more() -> None:
+    story = Story()
+    action = story.act({"f": "agent"})
+    story.edit("f", "human", seen=True)
+    target = Target("files", "f")
+    (entry,) = story.history.entries(action)
+    for did, kept in ((e.Did.KEPT, [entry]), (e.Did.RESTORED, [])):
+        undo = story.tell(e.RollbackBegan(e.RollbackKind.UNDO, (action,))).id
+        item = e.Item(target, did, verified=True, settles=(action,), seqs=(entry.seq,))
+        story.tell(e.RollbackEnded(undo, (item,)))
+        assert story.history.kept(action) == kept
+
+
+def test_whether_an_action_is_undone_is_as_the_last_undo_of_it_stands() -> None:
+    story = Story()
+    action = story.act({})
+
+    def roll(kind: e.RollbackKind, of: str) -> str:
+        began = story.tell(e.RollbackBegan(kind, (of,))).id
+        story.tell(e.RollbackEnded(began, ()))
+        return began
+
+    first = roll(e.RollbackKind.UNDO, action)
+    assert story.history.is_undone(action)
+    roll(e.RollbackKind.REDO, first)
+    assert not story.history.is_undone(action)
+    second = roll(e.RollbackKind.UNDO, action)
+    assert story.history.is_undone(action)
+    roll(e.RollbackKind.REDO, second)
+    assert not story.history.is_undone(action)
+
+
+def test_a_path_that_changed_is_listed_with_its_own_resource() -> None:
+    story = Story()
+    began = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE)).id
+    file, base = Target("files", "d/f"), Target("sqlite", "d/app.db")
+    story.tell(
+        e.ActionEnded(began, Outcome.DONE, tuple(Change(t, ABSENT, Version("1")) for t in (file, base)))
+    )
+    assert list(story.history.targets("files")) == [file] == list(story.history.targets("files", "d"))
+    assert list(story.history.targets("sqlite")) == [base] and not list(story.history.targets("files", "e"))
+    assert story.history.tools == 1 and story.history.resources == ["files", "sqlite"]
 
 
 def test_what_an_action_may_have_made_is_in_the_order_in_which_it_happened() -> None:
@@ -173,13 +229,37 @@ def test_what_an_action_may_have_made_is_in_the_order_in_which_it_happened() -> 
     assert [entry.target.name for entry in story.history.entries(mine)] == ["f", "g"]
 
 
-def test_what_calls_and_intents_hold_is_named() -> None:
+def test_what_calls_and_intents_hold_is_named_until_it_is_forgotten() -> None:
     story = Story()
     run = story.run()
-    action = story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE, full="aa"), run).id
-    story.tell(IntentDeferred("email", "email", "mail", action, "key", full="cc"), run)
-    story.tell(e.ActionEnded(action, Outcome.DONE, full="bb"), run)
-    assert story.history.values() == {b"\xaa", b"\xbb", b"\xcc"}
+    records = [story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE, full="aa"), run)]
+    records.append(story.tell(e.ActionEnded(records[0].id, Outcome.DONE, full="bb"), run))
+    records.append(story.tell(e.ActionNoted("look", Outcome.DONE), run))
+    assert contents_named(records) == {b"\xaa", b"\xbb"}
+    records.append(story.tell(e.ContentForgotten(("f",), ("bb",))))
+    assert contents_named(records) == {b"\xaa"}
+    records.append(story.tell(e.ActionNoted("look", Outcome.DONE, full="bb"), run))
+    assert contents_named(records) == {b"\xaa", b"\xbb"}
+
+
+def test_answers_of_models_are_named_only_while_they_are_young() -> None:
+    story = Story()
+    began = story.tell(e.ActionBegan("tool", e.Effect.NONE, full="aa"))
+    noted = [
+        story.tell(e.ActionNoted("x", Outcome.DONE, tool=t, full=f))
+        for t, f in (("look", "bb"), (e.ANSWER, "cc"))
+    ]
+    assert contents_named([began, *noted]) == {b"\xaa", b"\xbb", b"\xcc"}
+    assert contents_named([began, *noted], answers_since_us=3) == {b"\xaa", b"\xbb", b"\xcc"}
+    assert contents_named([began, *noted], answers_since_us=4) == {b"\xaa", b"\xbb"}
+
+
+def test_what_was_forgotten_is_found_by_its_records() -> None:
+    story = Story()
+    assert story.history.forgets == []
+    told = [story.tell(e.ContentForgotten(("f",), ("aa", "bb"))) for _ in range(2)]
+    assert story.history.forgets == [record.seq for record in told]
+    assert e.ContentForgotten(("f",), ("aa", "bb")).names == {b"\xaa", b"\xbb"}
 
 
 def test_what_changed_beside_a_session_is_trusted_for_nothing_that_loosens() -> None:
@@ -219,7 +299,7 @@ def test_what_a_run_remembers_is_what_it_was_told_last() -> None:
     ]
     for before, now in pairwise(states):
         story.tell(e.ChangesSeen(action, changes(run, before, now)), run)
-        assert story.history.memory[run] == now
+        assert story.history.memory_of(run) == now
     assert story.history.breaches == []
 
 
@@ -237,8 +317,8 @@ def test_a_list_that_is_made_of_an_unknown_one_is_a_breach() -> None:
     (change,) = changes(run, {"/l": [0] * 9}, {"/l": [0] * 10})
     action = story.tell(e.ActionBegan("agent", e.Effect.RESTORABLE), run).id
     story.tell(e.ChangesSeen(action, (change,)), run)
-    assert "nobody knows the value that l of" in story.history.breaches[-1].what
-    assert not story.history.memory[run]
+    assert "the value that l of r1 is based on is missing" in story.history.breaches[-1].what
+    assert not story.history.memory_of(run)
 
 
 def test_what_should_not_have_come_is_kept_as_a_breach_and_changes_nothing() -> None:
@@ -290,7 +370,7 @@ def test_what_ends_an_action_does_not_end_a_rollback_nor_the_other_way_round() -
     assert len(story.history.breaches) == len(wrong)
     assert [found.id for found in story.history.open_actions()] == [action, rollback]
     assert [found.writes_files for found in story.history.open_actions()] == [True, False]
-    assert list(story.history.targets()) == []
+    assert list(story.history.targets("files")) == []
 
 
 def test_an_action_that_ended_did_happen_and_is_sure() -> None:
@@ -317,7 +397,7 @@ def test_a_history_is_the_fold_of_its_records() -> None:
     records = [story.tell(e.CheckpointTaken("one")), story.tell(e.CheckpointTaken("two"))]
     assert list(History.of(records).checkpoints) == ["c1", "c2"]
     assert repr(History.of(records).checkpoints["c2"]) == "<Checkpoint c2 'two'>"
-    assert History.of(records).streams == {"w": 2}
+    assert History.of(records).seq == 2
 
 
 def test_an_intent_that_cannot_follow_is_a_breach() -> None:
@@ -330,3 +410,20 @@ def test_an_intent_that_cannot_follow_is_a_breach() -> None:
     story.tell(IntentsReleased(("i99",)), run)
     (breach,) = story.history.breaches
     assert "i99" in breach.what
+
+
+def test_a_rollback_that_settles_an_action_and_shares_a_change_with_it_is_posted_once() -> None:
+    story = Story()
+    action = story.act({"f": "1"})
+    rollback = story.tell(e.RollbackBegan(e.RollbackKind.UNDO, (), ())).id
+    target = Target("files", "f")
+    item = e.Item(target, e.Did.REMOVED, verified=True, settles=(action,), seqs=(2,))
+    shared = Change(target, Version("1"), ABSENT, (action,))
+    record = story.tell(e.RollbackEnded(rollback, (item,), (shared,)))
+    assert story.history.postings.seqs(numbered(Topic.ACTION, action)).count(record.seq) == 1
+    assert [entry.seq for entry in story.history.actions[action].shared] == [record.seq]
+
+
+def test_a_mark_tells_the_stores_that_it_leaves_out() -> None:
+    mark = e.Mark("files", "s", stated=("left out: threads.db, of LangGraph", "unreadable: x"))
+    assert mark.left_out == ["threads.db, of LangGraph"]

@@ -7,7 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from takeback.core.events import Process
-from takeback.core.leases import Blocked, Holder, Lease, Wait, covers, decide, in_the_way, overlap, stale
+from takeback.core.leases import (
+    Blocked,
+    Holder,
+    Lease,
+    Wait,
+    covers,
+    decide,
+    in_the_way,
+    overlap,
+    remaining,
+    stale,
+)
 
 HUMAN = Holder(actor="ann", process=Process(7, "1", "b", "h"))
 names = st.lists(st.sampled_from(["a", "ab", "b"]), max_size=3).map(lambda parts: "/".join(parts) or ".")
@@ -128,6 +139,14 @@ def test_who_can_wait_for_one_thing_at_a_time() -> None:
 
 
 def test_stale_is_what_ran_out_and_ends_with_no_process() -> None:
-    forgotten = lease("a", "r1", left=0, bound=False)
-    assert stale([forgotten, lease("b", "r1", left=0), lease("c", "r1", bound=False)]) == [forgotten]
+    forgotten = lease("a", "", left=0, bound=False)
+    others = [lease("b", "", left=0), lease("c", "", bound=False), lease("d", "r1", left=0, bound=False)]
+    assert stale([forgotten, *others]) == [forgotten]
     assert Holder().bound, "unless somebody says otherwise, a lease ends with its process"
+
+
+def test_what_remains_is_what_a_run_had_beyond_the_part_that_was_taken() -> None:
+    whole, human = lease("src", "r1", left=0), lease("src", "", left=0)
+    assert remaining([whole, human], "src/a.py") == [whole]
+    assert remaining([whole, lease("src/a.py", "r2", left=0)], "src") == []
+    assert remaining([whole], ".") == []

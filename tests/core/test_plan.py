@@ -99,7 +99,7 @@ def test_steps_that_do_not_fit_together_are_all_named() -> None:
         step("a", "a"), step("b", "c"), step("a"), step("d", args={"x": {"$result": "nobody"}}), step("e")
     )
     assert "step a waits for itself" in said
-    assert "step b waits for 'c', which is no step of this plan" in said
+    assert "step b waits for 'c', which is not a step of this plan" in said
     assert "two steps are called a" in said
     assert "step d waits for 'nobody'" in said
     assert said.endswith("nothing was done")
@@ -125,9 +125,9 @@ def test_a_cycle_through_a_reference_is_named() -> None:
         ({"$result": 7}, "a reference is"),
         ({"$result": "a", "path": 7}, "a reference is"),
         ({"$result": "a", "more": 7}, "a reference is"),
-        ({"$result": "a", "path": "id"}, "no JSON Pointer"),
-        ({"$result": "a", "path": "/~2"}, "no JSON Pointer"),
-        ({"$literal": 1, "more": 2}, "$literal stands alone"),
+        ({"$result": "a", "path": "id"}, "not a JSON Pointer"),
+        ({"$result": "a", "path": "/~2"}, "not a JSON Pointer"),
+        ({"$literal": 1, "more": 2}, "$literal must be the only key"),
     ],
 )
 def test_what_is_no_reference(value: Any, said: str) -> None:
@@ -296,7 +296,7 @@ def test_an_unknown_tool_is_named_with_its_step() -> None:
 
 def test_a_plan_cannot_give_a_name_of_the_owner_another_meaning() -> None:
     plan = parsed(step("a"), tools={"write": "os:system"})
-    with pytest.raises(UsageError, match="gives write another meaning"):
+    with pytest.raises(UsageError, match="redefines write, which"):
         plans.targets(plan, {"write": "shop.files:write"})
 
 
@@ -368,10 +368,10 @@ def test_only_the_steps_of_the_cycle_are_named_in_it() -> None:
 def test_names_that_are_taken_are_told_in_order() -> None:
     names = [f"n{n}" for n in range(9)]
     plan = parsed(step("a"), tools=dict.fromkeys(reversed(names), "m:f"))
-    with pytest.raises(UsageError, match=f"gives {', '.join(names)} another meaning"):
+    with pytest.raises(UsageError, match=f"redefines {', '.join(names)}, which"):
         plans.targets(plan, dict.fromkeys(names, "m:g"))
 
 
 def test_a_letter_of_a_text_is_no_item_of_it() -> None:
-    with pytest.raises(UsageError, match="the result of step a has no /0: there is a str"):
+    with pytest.raises(UsageError, match="the result of step a has no /0: it is a str"):
         plans.resolve({"$result": "a", "path": "/0"}, {"a": "text"})

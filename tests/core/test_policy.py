@@ -100,7 +100,7 @@ def test_tools(table: dict[str, Any], do: Ruling, rule: str) -> None:
 
 def test_why_a_tool_does_not_just_run() -> None:
     assert judge(rules(tools={"deny": [TOOL]})).why == f'{TOOL} is denied by "{TOOL}"'
-    assert judge(rules(tools={"ask": ["*"]})).why == f'{TOOL} has to be asked for by "*"'
+    assert judge(rules(tools={"ask": ["*"]})).why == f'approval of {TOOL} is required by "*"'
 
 
 def test_a_plan_may_have_as_many_steps_as_are_allowed() -> None:
@@ -133,7 +133,7 @@ def test_a_tool_has_to_be_allowed_under_both_its_names() -> None:
 
 def test_how_to_allow_a_tool() -> None:
     assert judge(rules(tools={"allow": []})).how == f'add "{TOOL}" to allow in [rules.tools] of takeback.toml'
-    assert judge(rules(tools={"deny": ["*"]})).how == 'take "*" out of deny in [rules.tools] of takeback.toml'
+    assert judge(rules(tools={"deny": ["*"]})).how == 'remove "*" from deny in [rules.tools] of takeback.toml'
 
 
 def test_effects() -> None:
@@ -407,11 +407,11 @@ def test_a_plan_names_each_broken_rule_with_its_step() -> None:
     assert broken[0] == Broken(
         "",
         "limits.steps",
-        "the plan has 3 steps, allowed are 2",
+        "the plan has 3 steps; at most 2 are allowed",
         "set steps = 3 or more in [rules.limits] of takeback.toml",
     )
     assert all(found.how_to_allow for found in broken)
-    assert [found.step for found in policy.questions(plan, given, use, GROUND)] == ["c"]
+    assert [found.step for found in policy.requests(plan, given, use, GROUND)] == ["c"]
 
 
 def test_on_autopilot_a_question_is_a_refusal() -> None:

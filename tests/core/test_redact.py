@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from takeback.core.redact import ANNOUNCED, HIDDEN, NAMED, TOKENS, redact, secret_in
 
 from .command_lines import WITH_SECRETS, WITHOUT
+from .more_command_lines import MORE_WITH_SECRETS, MORE_WITHOUT
 
 # Joined here so that no scanner takes a test for a leak.
 SECRETS = [
@@ -131,7 +132,7 @@ def test_passwords_in_command_lines(command: str) -> None:
     assert "hunter2secret" not in shown and HIDDEN in shown
 
 
-@pytest.mark.parametrize("command", WITH_SECRETS)
+@pytest.mark.parametrize("command", [*WITH_SECRETS, *MORE_WITH_SECRETS])
 def test_documented_ways_to_give_a_password(command: str) -> None:
     shown = redact(command.replace("@S", "hunter2secret"))
     assert "hunter2secret" not in shown and HIDDEN in shown
@@ -139,12 +140,12 @@ def test_documented_ways_to_give_a_password(command: str) -> None:
 
 @pytest.mark.parametrize("hints, shape", ANNOUNCED, ids=[shape[:40] for _, shape in ANNOUNCED])
 def test_a_shape_is_looked_for_wherever_it_would_find_something(hints: tuple[str, ...], shape: str) -> None:
-    lines = [line.replace("@S", "hunter2secret") for line in WITH_SECRETS]
+    lines = [line.replace("@S", "hunter2secret") for line in (*WITH_SECRETS, *MORE_WITH_SECRETS)]
     for line in (line for line in lines if re.search(shape, line)):
         assert any(hint in line.lower() for hint in hints), line
 
 
-@pytest.mark.parametrize("command", WITHOUT)
+@pytest.mark.parametrize("command", [*WITHOUT, *MORE_WITHOUT])
 def test_what_only_looks_like_it_stays_readable(command: str) -> None:
     assert redact(command) == command
 
@@ -199,6 +200,16 @@ def test_the_journal_hides_what_a_workflow_file_refuses(kind: str, secret: str) 
         "rclone config create ",
         "redis-cli auth ",
         "'\"'\"'",
+        "printf 'pass",
+        "printf token=% ",
+        "ftp user ",
+        "net use //x ",
+        "az appsettings set ",
+        "create secret ",
+        "expect assword send ",
+        "heroku config:set ",
+        "config 'pass]",
+        "-H 'token",
     ],
 )
 def test_a_long_line_costs_its_length(unit: str) -> None:

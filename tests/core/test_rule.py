@@ -154,6 +154,20 @@ def test_a_change_in_doubt_is_a_conflict() -> None:
     assert story.plan(select.last_action(story.history)).conflicts[0].why == "it is in doubt who changed it"
 
 
+def test_what_is_in_doubt_is_kept_and_called_so_although_its_own_action_wrote_it_again() -> None:
+    """A killed agent writes the same file again: only the times of its second write could be taken back."""
+    story = Story()
+    target = Target("files", "f")
+    first = story.act({"f": "x"}, in_doubt=True)
+    again = Version("x", stamp="later")
+    began = story.tell(ActionBegan("tool", Effect.RESTORABLE))
+    story.tell(ActionEnded(began.id, Outcome.DONE, (Change(target, story.world[target], again),)))
+    story.world[target] = again
+    (item,) = story.plan(select.of_ids(story.history, [first, began.id]), KEEP).items
+    assert (item.do, item.why) == (Do.KEEP, "it is in doubt who changed it")
+    assert not item.changes_something
+
+
 def written(*steps: tuple[str, str]) -> tuple[Story, list[str]]:
     """A story of one file: each version with who wrote it, for sure, perhaps, or a human without a word."""
     story = Story()

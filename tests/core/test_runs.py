@@ -28,10 +28,10 @@ def test_a_run_is_found_by_its_key_and_its_calls_by_theirs() -> None:
     first = call(story, run, "k", step)
     noted = story.tell(e.ActionNoted("look", e.Outcome.FAILED, step, body, "n", result=5, why="w"), run).id
     history = story.history
-    assert history.keyed_runs["K"] == [run] and history.runs[run].keys == {"k": [first], "n": [noted]}
+    assert history.runs_of_key("K") == [run] and history.runs_of_key("L") == []
+    assert history.calls_of(run, "k") == [first] and history.calls_of(run, "n") == [noted]
     assert history.runs[run].steps[step].body == body
     assert history.actions[first].result == {"n": 1}
-    assert history.values() == {bytes.fromhex("ab" * 32), bytes.fromhex("cd" * 32)}
     looked = history.actions[noted]
     assert (looked.life, looked.result, looked.why) == (Life.FAILED, 5, "w")
     assert history.open_runs() == [history.runs[run]] and not history.breaches
@@ -86,10 +86,10 @@ def test_memory_is_the_fold_of_its_changes() -> None:
     body = story.tell(e.ActionBegan("run", e.Effect.RESTORABLE), run).id
     target = Target("memory", "/goal", run)
     story.tell(e.ChangesSeen(body, (Change(target, ABSENT, memory.version("x")),)), run)
-    assert story.history.memory[run] == {"/goal": "x"}
+    assert story.history.memory_of(run) == {"/goal": "x"}
     assert story.history.latest(target) == memory.version("x")
     story.tell(e.ChangesSeen(body, (Change(target, memory.version("x"), ABSENT),)), run)
-    assert story.history.memory[run] == {}
+    assert story.history.memory_of(run) == {}
     assert story.history.latest(Target("memory", "/none", run)) == ABSENT
 
 
@@ -153,8 +153,8 @@ def test_progress_of_a_rollback_is_kept_until_it_ends() -> None:
     item = e.Item(Target("calls", "x"), e.Did.COMPENSATED, verified=True)
     undo = story.tell(e.RollbackBegan(UNDO, ())).id
     story.tell(e.RollbackProgressed(undo, item))
-    assert story.history.progress[undo] == {item.target: item}
+    assert story.history.actions[undo].progress == {item.target: item}
     story.tell(e.RollbackEnded(undo, (item,)))
-    assert undo not in story.history.progress
+    assert story.history.actions[undo].progress == {}
     story.tell(e.RollbackProgressed(undo, item))
     assert len(story.history.breaches) == 1

@@ -29,18 +29,18 @@ def test_only_what_was_done_to_files_since_the_last_look_is_lost() -> None:
     story.tell(WorkspaceSeated(ONE, 1))
     done(story, e.Effect.RESTORABLE)
     done(story, e.Effect.RESTORABLE, (FILES,))
-    assert story.history.moves.unseen == []
+    assert story.history.unseen() == []
     lost = done(story, e.Effect.RESTORABLE)
     done(story, e.Effect.NONE)
     done(story, e.Effect.COMPENSABLE, (GIT,))
     done(story, e.Effect.RESTORABLE, outcome=Outcome.FAILED)
-    assert story.history.moves.unseen == [lost]
+    assert story.history.unseen() == [lost]
     # To sit down is no move: nothing was left anywhere.
     story.tell(WorkspaceSeated(ONE, 2))
     assert story.history.moves.lost == set() and story.history.moves.moved == 0
     moved = story.tell(WorkspaceSeated(TWO, 3, marks=(FILES,)))
     moves = story.history.moves
-    assert moves.lost == {lost} and moves.unseen == [] and moves.moved == moved.seq
+    assert moves.lost == {lost} and story.history.unseen() == [] and moves.moved == moved.seq
     assert moves.seat and moves.seat.place == TWO and moves.since_us == moves.looked_us == moved.at_us
     assert story.history.marks["files"] == FILES
 

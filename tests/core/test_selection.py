@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from random import Random
+
 import pytest
 
 from takeback.core import events as e
 from takeback.core import ids
 from takeback.core import selection as select
-from takeback.core.change import Change, Target, Version
+from takeback.core.change import Change, Target, Version, is_within
+from takeback.core.entities import Checkpoint, RecordedAction
+from takeback.core.history import History
 from takeback.core.intents import IntentDeferred
 from takeback.core.rollback import OnConflict
-from takeback.errors import UsageError
+from takeback.errors import ConflictError, UsageError
+from tests.core.list_index import ListIndex
+from tests.core.random_story import NAMES, RandomStory
 from tests.core.story import Story, version
+from tests.core.told import Told, change
 
 
 def act_as(story: Story, actor: str, writes: dict[str, str], run: str = ids.WORKSPACE) -> str:
@@ -43,6 +51,15 @@ def test_an_action_stands_for_what_happened_inside_of_it_too() -> None:
     innermost = story.tell(e.ActionBegan("call", e.Effect.RESTORABLE, parent=inner), run).id
     story.act({"f": "1"}, run)
     assert select.of_ids(story.history, [outer]).actions == (outer, inner, innermost)
+
+
+def test_what_happened_inside_of_an_action_is_in_the_order_of_its_beginning() -> None:
+    story = Story()
+    outer = story.tell(e.ActionBegan("tool", e.Effect.NONE)).id
+    inner = [story.tell(e.ActionBegan("tool", e.Effect.NONE, parent=outer)).id for _ in range(20)]
+    deep = story.tell(e.ActionBegan("tool", e.Effect.NONE, parent=inner[0])).id
+    assert select.inside(story.history, [outer]) == [outer, *inner, deep]
+    assert select.inside(story.history, [deep, outer]) == [deep, outer, *inner]
 
 
 def test_what_one_agent_did() -> None:
@@ -131,6 +148,67 @@ def test_the_last_action_but_those_that_are_passed_over() -> None:
     first, second = story.act({"f": "1"}), story.act({"g": "1"})
     assert select.last_action(story.history, passing=[second]).actions == (first,)
     assert select.last_action(story.history, passing=[first, second]).actions == ()
+
+
+class Below(select.NarrowFilter):
+    """A filter for a path and what is below it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __call__(self, target: Target) -> bool:
+        return target.resource == "files" and not target.root and is_within(target.name, self.path)
+
+    def targets(self, history: History) -> Iterator[Target]:
+        return history.targets("files", self.path)
+
+
+@pytest.mark.parametrize("first", [0, 1, select.TRIED_FIRST])
+@pytest.mark.parametrize("seed", range(40))
+def test_the_last_action_at_a_path_is_found_by_the_records_of_that_path(
+    seed: int, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(select, "TRIED_FIRST", first)
+    told = RandomStory(Random(seed))
+    told.play(60)
+    whole, index = History.of(told.records), ListIndex(told.records)
+    index.take_in(index.opened_until(len(told.records) // 2))
+    for path in ("", "d", *NAMES, "nothing"):
+        narrow, passing = Below(path), list[str]()
+        while True:
+            expected = select.last_action(whole, narrow.__call__, passing)
+            assert select.last_action(whole, narrow, passing) == expected
+            assert select.last_action(index.opened(), narrow, passing) == expected
+            if not expected:
+                break
+            passing += expected.actions
+
+
+def test_an_action_that_began_later_is_the_last_one_though_another_one_ended_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(select, "TRIED_FIRST", 0)
+    story = Story()
+    long, short = (story.tell(e.ActionBegan("tool", e.Effect.RESTORABLE)).id for _ in range(2))
+    for id, text in ((short, "1"), (long, "2")):
+        made = Change(Target("files", "f"), version(""), version(text), ("a99",))  # shared with nobody known
+        story.tell(e.ActionEnded(id, e.Outcome.DONE, (made,)))
+    assert select.last_action(story.history, Below("f")).actions == (short,)
+
+
+@pytest.mark.parametrize("first", [0, select.TRIED_FIRST])
+def test_for_the_last_action_at_a_path_nothing_is_read_that_came_before_it(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(select, "TRIED_FIRST", first)
+    told = Told()
+    changes = [change(Target("files", "f"), str(n), str(n + 1)) for n in range(9)]
+    ends = [told.act(one) for one in changes]
+    history = told.indexed()
+    assert select.last_action(history, Below("f")).actions == (f"a{ends[-1].seq - 1}",)
+    # By the flags, the action alone; by the path, its last change, and the one before to know that it is the last.
+    by_path = {ends[-2].seq} if not first else set()
+    assert set(told.taken()) == {ends[-1].seq - 1, ends[-1].seq} | by_path
 
 
 def test_what_a_run_did_after_a_position() -> None:
@@ -342,7 +420,7 @@ def test_an_intent_goes_with_its_run() -> None:
     intent = story.tell(IntentDeferred("email", "email", "mail", action, "key"), run).id
     (entry,) = story.history.live(action)
     assert entry.target == Target("outbox", intent)
-    with pytest.raises(UsageError, match="goes with its run") as caught:
+    with pytest.raises(UsageError, match="is taken back with its run") as caught:
         select.of_ids(story.history, [intent])
     assert f"takeback undo {run}" in caught.value.hint
 
@@ -367,3 +445,18 @@ def test_what_an_action_made_by_itself_is_as_it_was_recorded() -> None:
     story.tell(e.ChangesSeen(id, (first,)))
     story.tell(e.ActionEnded(id, e.Outcome.DONE, (second,)))
     assert select.made(story.history, story.history.actions[id]) == (first, second)
+
+
+def test_what_was_compacted_is_named_with_the_day_of_it() -> None:
+    day = 20_000 * 24 * 3600 * 1_000_000  # its first moment
+    began = e.ActionBegan("make", e.Effect.RESTORABLE)
+    for name, named in (("make", "a1 (make)"), ("", "a1")):
+        action = RecordedAction("a1", "action", name, "w", "me", 0, began)
+        select.refuse_compacted(action)
+        action.compacted_us = day
+        with pytest.raises(ConflictError) as refused:
+            select.refuse_compacted(action)
+        said = str(refused.value)
+        assert said.startswith(f"{named} was compacted: ") and "by gc on 2024-10-04" in said
+    with pytest.raises(ConflictError, match=r"^c2 was compacted"):
+        select.refuse_compacted(Checkpoint("c2", "w", 1, e.CheckpointTaken("here"), day))

@@ -45,7 +45,15 @@ class Point(msgspec.Struct):
     x: int
 
 
+class Model:
+    """As pydantic's models are, by the one method that they are known by."""
+
+    def model_dump(self, *, mode: str) -> dict[str, str]:
+        return {"mode": mode}
+
+
 def test_what_has_a_plain_form_is_kept_in_it() -> None:
+    assert plain([Model()]) == [{"mode": "json"}]
     assert plain(Meeting("blue", datetime.date(2026, 1, 2))) == {"room": "blue", "when": "2026-01-02"}
     assert plain((Point(1), pathlib.PurePosixPath("a/b"))) == [{"x": 1}, "a/b"]
 
@@ -60,10 +68,11 @@ def nested_in_itself() -> list[Any]:
     "value, why",
     [
         ({"a": [object()]}, r"the value\['a'\]\[0\] is a object, which cannot be kept"),
+        (Model, "the value is a type, which cannot be kept"),
         ({1: 2}, "has the key 1; keys are strings"),
         (float("nan"), "the value is nan"),
         (2**64, "more than 64 bits"),
-        (["ok", "a\udcff"], r"the value\[1\] has half a character at 1"),
+        (["ok", "a\udcff"], r"the value\[1\] has an unpaired surrogate at 1"),
         (nested_in_itself(), "the value contains itself"),
     ],
 )
@@ -83,7 +92,9 @@ def test_values_may_be_nested_to_the_limit_and_no_deeper(around: Callable[[Any],
     # What has a plain form is one level more.
     assert plain(nested(pathlib.PurePath("x"), 199)) == nested("x", 199)
     for deeper in (nested(1, 201), nested(pathlib.PurePath("x"), 200)):
-        with pytest.raises(UsageError, match=r"^the value contains itself, or more than 200 levels"):
+        with pytest.raises(
+            UsageError, match=r"^the value contains itself, or is nested more than 200 levels deep"
+        ):
             plain(deeper)
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from takeback.core.events import RunBegan, StepBegan
+from takeback.storage.journal.packed import BASE_BYTES
 from takeback.storage.journal.postgres.journal import PostgresJournal
 from takeback.storage.journal.sqlite.journal import SqliteJournal
 from takeback.system.postgres_address import is_address
+
+BIG = random.Random(7).randbytes(BASE_BYTES // 2).hex()
+"""It makes a record that is packed, and the next one is stored as what differs from that."""
 
 AnyJournal = SqliteJournal | PostgresJournal
 
@@ -52,7 +57,10 @@ def append_steps(journal: AnyJournal, *, count: int, name: str = "") -> None:
     (began,) = journal.append([RunBegan(name)], stream="", key=name)
     acknowledge(name, "-", began.seq, began.digest)
     for turn in range(count):
-        steps = [StepBegan(f"{name} {turn} a"), StepBegan(f"{name} {turn} b")]
+        steps = [
+            StepBegan(f"{name} {turn} a", ref=BIG if turn % 4 == 1 else ""),
+            StepBegan(f"{name} {turn} b"),
+        ]
         for record in journal.append(steps, stream=began.stream, key=f"{name} {turn}" if turn % 3 else ""):
             acknowledge(name, turn, record.seq, record.digest)
 

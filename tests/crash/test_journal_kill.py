@@ -19,11 +19,11 @@ import pytest
 
 from takeback.core.events import CheckpointTaken, RunBegan, StepBegan
 from takeback.storage.journal.anchor import Anchor
-from takeback.system import crash_points
 from takeback.testing import crash
 from tests.crash.journal_worker import AnyJournal, open_journal
+from tests.crash.points import declared
 
-POINTS = sorted(point for point in crash_points.known() if point.startswith("journal-"))
+POINTS = sorted(point for point in declared() if point.startswith("journal-"))
 GANG = 4
 SAMPLE = 15
 MOMENTS = 200

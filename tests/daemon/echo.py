@@ -7,11 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-from takeback.daemon.server import Server, Waiting
+from takeback.daemon.server import Desk, Server, Waiting
 from takeback.daemon.wire import Answer, Request
 
 
-class Echo:
+class Echo(Desk):
     def answer(self, request: Request, waiting: Waiting) -> Answer:
         if request.data.startswith(b"die"):
             os._exit(9)

@@ -37,13 +37,13 @@ MORE_POINTS = ["journal-before-begin", "journal-inside", "journal-anchored", "di
 
 @contextmanager
 def dying_daemon(world: Workspace, point: str, nth: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A daemon that kills itself at a crash point."""
+    """A daemon that kills itself at a crash point, which may come before it answers."""
     words = ["-m", "takeback.testing.crash", point, str(nth), "--", "takeback.daemon.main:main"]
     env = crash.child_environment() | {"TAKEBACK_HOME": str(world.home)}
     with subprocess.Popen([sys.executable, *words], env=env) as process:
         deadline = time.monotonic() + WAIT_S
-        while control.status(world.home) is None:
-            assert time.monotonic() < deadline and process.poll() is None
+        while process.poll() is None and control.status(world.home) is None:
+            assert time.monotonic() < deadline
             time.sleep(0.01)
         try:
             yield process

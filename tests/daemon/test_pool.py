@@ -93,7 +93,7 @@ def test_a_journal_that_cannot_be_read_for_a_moment_holds_up_nobody(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The turn was kept by whoever failed at it: from then on every event of the workspace was refused."""
-    pool, root = Pool(opening, wait_s=5.0), opening.root("a")
+    pool, root = Pool(opening, wait_s=60.0), opening.root("a")
     with pool.workspace(root) as workspace:
         workspace.save("first")
 

@@ -53,7 +53,7 @@ def watching(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def desk(tmp_path: Path, watching: bool) -> Iterator[Desk]:
     root = tmp_path / "work"
-    root.mkdir()
+    root.mkdir(exist_ok=True)
     (root / "plan").write_text("old")
     made = Desk(root, tmp_path / "state", open_workspace(root, home=tmp_path / "state", watching=watching))
     yield made

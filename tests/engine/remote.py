@@ -8,13 +8,21 @@ import takeback
 
 WORLD: dict[str, Any] = {}
 MADE: list[str] = []
+ASKED: list[str] = []
+CANCELLED: list[str] = []
+BROKEN: set[str] = set()
+"""The handlers that fail for now."""
 
 
 def cancel(call: takeback.Call) -> None:
+    CANCELLED.append(call.key)
+    if "cancel" in BROKEN:
+        raise ConnectionError("nobody answers")
     WORLD.pop(call.key, None)
 
 
 def find(call: takeback.Call) -> Any:
+    ASKED.append(call.key)
     return WORLD.get(call.key, takeback.ABSENT)
 
 
@@ -40,3 +48,9 @@ def login(user: str, password: str) -> dict[str, str]:
 def wire(amount: int) -> int:
     MADE.append("wire")
     return amount
+
+
+@takeback.action(effect="irreversible", check=find)
+def sign(paper: str) -> str:
+    WORLD[takeback.current_call().key] = paper
+    return paper

@@ -115,7 +115,7 @@ def test_what_a_schema_can_be(schema: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("schema", [5, "Report", list[Any] | dict[str, Any] | Report | Plain])
 def test_what_it_cannot_be(schema: Any) -> None:
-    with pytest.raises(UsageError, match="is no schema"):
+    with pytest.raises(UsageError, match="is not a schema"):
         Buffered(schema)
 
 
@@ -123,7 +123,7 @@ def test_what_it_cannot_be(schema: Any) -> None:
     "schema", [{"type": "nonsense"}, {"$ref": "http://127.0.0.1:9/x"}, {"$ref": "file:///etc/passwd"}]
 )
 def test_a_schema_that_is_wrong_or_reaches_out(schema: Any) -> None:
-    with pytest.raises(UsageError, match="no valid JSON Schema"):
+    with pytest.raises(UsageError, match="not a valid JSON Schema"):
         Buffered(schema)
 
 
@@ -206,7 +206,7 @@ def test_every_prefix_of_an_output_is_cut_off_and_never_applied(data: st.DataObj
         ('{"title": "ü" "more": 1}', 1, 15, "expected ','"),
         ('["ü", NaN]', 1, 7, "invalid character"),
         ("```json\n{'title': 1}\n```", 2, 2, "object keys must be strings"),
-        (b'{"title": "\xff"}', 1, 12, "no UTF-8"),
+        (b'{"title": "\xff"}', 1, 12, "not UTF-8"),
         ('{"title": "\\ud800"}', 1, 1, "surrogate"),
     ],
 )
@@ -218,7 +218,7 @@ def test_what_is_no_json_is_placed(text: str | bytes, line: int, column: int, sa
 
 
 def test_half_a_pair_that_python_made() -> None:
-    assert "no UTF-8" in invalid(Report, '{"title": "\ud800"}').message
+    assert "not UTF-8" in invalid(Report, '{"title": "\ud800"}').message
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_what_does_not_fit_the_json_schema_is_placed(text: str, path: str, said:
 
 
 def test_numbers_that_are_no_json() -> None:
-    assert "no JSON" in invalid(list[float], "[NaN]").message
+    assert "not JSON" in invalid(list[float], "[NaN]").message
 
 
 def test_nesting_has_an_end() -> None:

@@ -40,7 +40,7 @@ def is_taken_back(world: Inside) -> bool:
 def test_undo_finishes_it_and_does_nothing_else(place: str, world: Inside) -> None:
     cut_short(world, place, "undo")
     done = world.do("undo")
-    assert "cut short" in done.stdout and "finished" in done.stdout
+    assert "was interrupted" in done.stdout and "finished" in done.stdout
     assert is_taken_back(world) and world.has("early")
     assert not list(world.root.glob(".takeback*"))
     # Only now does undo walk further back.
@@ -90,7 +90,7 @@ def test_a_restore_is_finished_as_well(world: Inside) -> None:
     world.human("own", "mine")
     cut_short(world, "restore-ready", "restore", checkpoint)
     done = world.do("undo")
-    assert "cut short" in done.stdout and "restore" in done.stdout
+    assert "was interrupted" in done.stdout and "restore" in done.stdout
     assert world.changes_since(before) == []
     world.do("redo")
     assert (world.read("plan"), world.read("own")) == ("newer", "mine")
@@ -100,7 +100,7 @@ def test_before_the_plan_is_recorded_nothing_has_happened(world: Inside) -> None
     cut_short(world, "rollback-planned", "undo")
     assert world.read("plan") == "new"
     done = world.do("save")
-    assert "cut short" not in done.said
+    assert "cut short" not in done.said and "interrupted" not in done.said
     assert world.read("plan") == "new"
     world.undo()
     assert is_taken_back(world)
@@ -119,6 +119,6 @@ def test_a_library_finishes_it_too(world: Inside) -> None:
     cut_short(world, "restore-swapped", "undo")
     with open_workspace(world.root, home=world.home, watching=True) as tb:
         tb.save()
-        assert len(tb.notices) == 1 and "undo that was cut short" in tb.notices[0]
+        assert len(tb.notices) == 1 and "finished the interrupted undo" in tb.notices[0]
         assert tb.undo(preview=True).verdict is Verdict.CLEAN
     assert is_taken_back(world)

@@ -109,7 +109,7 @@ def test_calls_are_counted_for_each_run(ruled: Ruled) -> None:
 
 def test_the_irreversible_is_asked_about_unless_its_owner_allows_it(ruled: Ruled) -> None:
     tb = ruled("")
-    with pytest.raises(RefusedError, match="on autopilot nobody can be asked"):
+    with pytest.raises(RefusedError, match="on autopilot there is no human to ask"):
         attempt(tb, plan_tools.wire, 1, autopilot=True)
     with pytest.raises(RefusedError):
         attempt(tb, plan_tools.wire, 1, approve=lambda _: False)

@@ -6,9 +6,12 @@ runs there; everything else is real.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
+import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,8 @@ import pytest
 
 import takeback
 from takeback.core import events as e
-from takeback.resources.files.look.capture import Capture
+from takeback.core.rollback import Verdict
+from takeback.resources.files.look.capture import RACY_NS, Capture
 from takeback.resources.files.put_back import restore
 from takeback.resources.files.put_back.restore import FileRestorer
 from takeback.resources.files.put_back.staging import Staging
@@ -383,7 +387,7 @@ def test_a_file_that_is_made_anew_in_the_last_instant_stays(
     item = item_of(caught, "f")
     assert (item.did, item.why) == (
         e.Did.CONFLICT,
-        "somebody made it anew while it was being taken back",
+        "someone created it again while it was being taken back",
     )
 
 
@@ -472,3 +476,68 @@ def test_what_was_only_to_get_its_mode_back_and_is_written_in_the_last_instant_s
     item = item_of(caught, "f")
     assert (item.did, item.why) == (e.Did.CONFLICT, "it was changed while it was being taken back")
     assert world.read("f") == "HUMAN\n" and (world.root / "f").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_mode_that_a_human_sets_while_files_are_put_back_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are back by then, so only the mode differs, as after an undo that was cut short: it was not."""
+    path = world.root / "app.db"
+
+    def sets(number: int) -> None:
+        with contextlib.closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE numbers SET number = ?", (number,))
+
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE TABLE numbers (id INTEGER PRIMARY KEY, number)")
+        db.execute("INSERT INTO numbers VALUES (1, 1)")
+    path.chmod(0o644)
+    world.write("f", "one\n")
+    tb = world.open()
+    tb.save()
+    with tb.recording("agent"):
+        world.write("f", "agent\n")
+        sets(2)
+
+    def human() -> None:
+        sets(1)
+        path.chmod(0o600)
+
+    monkeypatch.setattr(Files, "swap", after(Files.swap, human))
+    tb.undo()
+    assert world.read("f") == "one\n" and path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("watching", [False, True])
+@pytest.mark.parametrize("place", ["_stage", "_remove", "_remove_one"])
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_file_that_a_human_puts_into_a_folder_that_an_undo_removes_is_theirs(
+    world: World, monkeypatch: pytest.MonkeyPatch, watching: bool, place: str, is_older: bool
+) -> None:
+    """However long before the next look: the folder is kept, and the next look finds the file in it."""
+    tb = world.open(watching=watching)
+    tb.save()
+    new = world.root / "new"
+    with tb.recording("agent"):
+        new.mkdir()
+        (new / "a").write_text("a\n")
+
+    def human(turn: int) -> None:
+        if turn == 1:
+            (new / "mine").write_text("mine\n")
+
+    def grow_older(_turn: int) -> None:
+        while is_older and time.time_ns() - new.stat().st_ctime_ns <= 2 * RACY_NS:
+            pass
+
+    monkeypatch.setattr(FileRestorer, place, before(getattr(FileRestorer, place), human))
+    monkeypatch.setattr(Files, "_verified", before(Files._verified, grow_older))
+    report = tb.undo()
+    assert {str(item.target): item.did for item in report.items if not item.minor} == {
+        "new": "kept",
+        "new/a": "removed",
+    }
+    assert report.verdict is Verdict.CLEAN
+    assert (new / "mine").read_text() == "mine\n"
+    (drift,) = [action for action in tb.history.actions.values() if action.kind == "outside"]
+    assert "new/mine" in {str(entry.target) for entry in drift.made}

@@ -38,9 +38,9 @@ def test_a_run_that_waits_and_changed_nothing_is_over_when_it_is_taken_back(desk
 
 def test_who_waits_for_an_answer_says_so(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     with (
-        pytest.raises(RefusedError, match="nobody answered"),
+        pytest.raises(RefusedError, match="no answer in time"),
         desk.tb.run("task", approval_wait_s=0.1) as run,
     ):
         run.call(wire, 5)
     (approval,) = desk.tb.history.approvals
-    assert f"wire waits for your word: takeback approve {approval}" in caplog.text
+    assert f"wire waits for your approval: takeback approve {approval}" in caplog.text

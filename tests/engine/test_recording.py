@@ -78,7 +78,7 @@ def test_what_a_block_changed_under_the_lock_of_another_is_told(tb: Workspace, r
     tb.leases.store.acquire("src", Holder("r999", "ann"), 600)
     with tb.recording("agent") as id:
         (root / "src/a.py").write_text("two\n")
-    assert tb.notices == [f"{id} changed what others have locked: src/a.py is locked by r999 (ann)"]
+    assert tb.notices == [f"{id} changed what another run has locked: src/a.py is locked by r999 (ann)"]
 
 
 def test_a_command_that_another_has_locked_is_refused_before_the_block(tb: Workspace, root: Path) -> None:

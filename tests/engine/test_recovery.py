@@ -39,7 +39,7 @@ def test_a_run_that_took_itself_back_without_proof_is_not_just_tried_again() -> 
     first, second = story.act({"f": "1"}, run), story.act({"f": "2"}, run)
     assert why(story, run) == ""
     rollback = took_back(story, run, first, second, verified=False)
-    assert f"of what {rollback} took back, not all could be verified" in why(story, run)
+    assert f"not all that {rollback} took back could be verified" in why(story, run)
     took_back(story, run, first, second, verified=True)
     assert why(story, run) == "", "the last one counts"
     more = took_back(story, run, first, second, verified=False)
@@ -146,6 +146,17 @@ def test_a_run_and_its_call_stay_open_for_as_long_as_the_process_that_conducts_t
     assert desk.tb.history.actions[record.id].life is Life.SETTLED
 
 
+def test_a_run_between_two_actions_stays_open_for_as_long_as_the_process_that_conducts_it(desk: Desk) -> None:
+    with somebody() as conductor:
+        run = begun(desk)
+        ledger = desk.tb.parts.ledger
+        for process in (conductor, None):
+            (record,) = ledger.append([e.ActionBegan("tool", e.Effect.RESTORABLE, process=process)], run)
+            ledger.append([e.ActionEnded(record.id, e.Outcome.DONE)], run)
+        assert settled(desk, run) == (Life.OPEN, "")
+    assert settled(desk, run) == (Life.INTERRUPTED, "its process died")
+
+
 def test_of_two_that_died_the_inner_one_is_settled_first(desk: Desk) -> None:
     with somebody() as conductor:
         run = begun(desk)
@@ -167,4 +178,4 @@ def test_a_run_that_died_after_it_took_itself_back_without_proof_is_handed_over(
     rollback = ledger.append([e.RollbackBegan(e.RollbackKind.UNDO, (id,), ())], run)[0].id
     ledger.append([e.RollbackEnded(rollback, (e.Item(FILE, e.Did.FAILED, settles=(id,)),), ())], run)
     life, said = settled(desk, run)
-    assert life is Life.HANDED_OVER and f"of what {rollback} took back, not all could be verified" in said
+    assert life is Life.HANDED_OVER and f"not all that {rollback} took back could be verified" in said

@@ -132,14 +132,14 @@ def test_what_went_wrong_is_told_too(desk: Desk) -> None:
         pass
     words = [moment.what for moment in told(desk, run.id)]
     assert any(
-        w.startswith("wire(5) was refused: ") and "on autopilot nobody can be asked" in w for w in words
+        w.startswith("wire(5) was refused: ") and "on autopilot there is no human to ask" in w for w in words
     )
     assert again.id == stuck.id
     words = [moment.what for moment in told(desk, stuck.id)]
     for text in (
         "the run was handed over to a human: which one?",
         "a human took the run",
-        "a human gave the run back: the second",
+        "a human returned the run: the second",
         "the run was resumed",
         "the run was committed",
     ):
@@ -151,7 +151,7 @@ def test_a_question_and_its_answer(desk: Desk) -> None:
         run.call(remote.wire, 5)
     (approval,) = desk.tb.history.approvals
     words = [moment.what for moment in told(desk, run.id)]
-    assert any(text.startswith("wire(5) waits for a human's word: ") for text in words)
+    assert any(text.startswith("wire(5) waits for a human's approval: ") for text in words)
     assert "wire was allowed by callback" in words
     (state,) = desk.tb.states_at(approval)
     assert state.run.id == run.id and state.history.approvals[approval].life == "used"

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from takeback.errors import UsageError
-from takeback.system import crash_points
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
+from tests.crash.points import declared
 from tests.outbox import tools, workers
 from tests.runs import kill
 from tests.world import cli
@@ -27,7 +27,7 @@ from tests.world.settings import write
 
 KEY = b"0123456789abcdef0123456789abcdef"
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
-POINTS = sorted(point for point in crash_points.known() if point.startswith("audit-"))
+POINTS = sorted(point for point in declared() if point.startswith("audit-"))
 
 
 class Ear:
@@ -127,7 +127,7 @@ def test_what_does_not_get_through_is_tried_again_as_it_was(tb: Workspace, ear: 
     tb.save("first")
     ear.deaf = 2
     (failed,) = tb.parts.audit.pump()
-    assert "webhook to 127.0.0.1" in failed and "did not take events 1 to 3" in failed
+    assert "webhook to 127.0.0.1" in failed and "did not accept events 1 to 3" in failed
     tb.save("second")
     tb.parts.audit.pump()
     tb.parts.audit.pump()
@@ -152,7 +152,10 @@ def test_a_secret_is_named_and_not_given(tb: Workspace, root: Path, monkeypatch:
         tb.parts.audit.pump()
     text = (root / "takeback.toml").read_text()
     write(root, text.replace("$HOOK_SECRET", SECRET))
-    with open_workspace(root, watching=False) as again, pytest.raises(UsageError, match="given itself"):
+    with (
+        open_workspace(root, watching=False) as again,
+        pytest.raises(UsageError, match="contains the secret itself"),
+    ):
         again.parts.audit.pump()
 
 
@@ -162,7 +165,7 @@ def test_a_secret_of_a_wrong_form_ends_the_worker_at_its_start(
     monkeypatch.setenv("HOOK_SECRET", "hunter2!")
     done = cli.run(["outbox", "worker", "--once"], cwd=root, home=tb.state.parent.parent)
     assert (done.code, "hunter2" in done.said) == (2, False)
-    assert "the variable HOOK_SECRET does not hold whsec_ and base64; nothing was sent" in done.stderr
+    assert "the variable HOOK_SECRET does not contain whsec_ and base64; nothing was sent" in done.stderr
 
 
 def test_the_worker_tells(tb: Workspace, root: Path, ear: Ear) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.system import crash_points
+from tests.crash.points import declared
 from tests.world.cli import environment, run_from_the_start
 
 from .picture import Picture, differences, take, unsound
@@ -91,7 +91,7 @@ def chosen(passed: list[str], *, every: bool) -> list[tuple[int, str]]:
 def test_every_place_of_git_is_passed(tmp_path: Path) -> None:
     """A place that no undo passes would never be tried."""
     passed = set(places(tmp_path / "undo", "undo"))
-    known = {name for name in crash_points.known() if name.startswith(OURS)}
+    known = {name for name in declared() if name.startswith(OURS)}
     assert known, "git has no named place"
     with cleaned_up(tmp_path / "packed") as (scene, _):
         passed |= set(scene.places("undo"))

@@ -44,7 +44,8 @@ def test_a_restore_says_that_the_repository_is_not_as_it_was(tmp_path: Path) -> 
     assert "the repository" not in scene.world.do("restore", checkpoint).stdout
     scene.repo.commit("My own work", app="mine\n")
     assert (
-        "kept       the repository: a restore moves no branch" in scene.world.do("restore", checkpoint).stdout
+        "kept       the repository: a restore does not move branches"
+        in scene.world.do("restore", checkpoint).stdout
     )
 
 
@@ -55,5 +56,5 @@ def test_a_worktree_outside_goes_if_it_was_named_and_else_is_said_to_stay(
     scene = Scene.of(project(tmp_path / "work"), tmp_path / "state")
     scene.agent("git worktree add -q ../beside" if named else "x=$(printf ../beside); git worktree add -q $x")
     said = scene.world.do("undo").stdout
-    assert ("beside is outside, and stays" in said) is not named
+    assert ("beside is outside the workspace, and stays" in said) is not named
     assert (tmp_path / "beside").exists() is not named

@@ -11,8 +11,19 @@ from collections.abc import Iterator
 
 import click
 
+from takeback.agents.following import OWN, OWN_COMMANDS
 from takeback.cli import app
+from takeback.cli.app import COMMANDS
 from tests.house.repository import document
+
+# If a coding agent runs one of these, the call is an action of that agent, like any other command.
+# fmt: off
+RECORDED = {
+    "init", "run", "replay", "resume", "approve", "deny", "handover", "settle",
+    "outbox", "dead", "locks", "install", "uninstall", "doctor", "plan", "export",
+    "gc", "forget", "store", "guard", "workflow", "monitor", "daemon", "completion",
+}
+# fmt: on
 
 
 def walk(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
@@ -90,6 +101,20 @@ def test_nothing_is_documented_that_does_not_exist() -> None:
 
 def test_help_texts_have_one_voice() -> None:
     assert faults_of_voice(app) == []
+
+
+def test_the_list_of_commands_has_their_first_lines() -> None:
+    found = {name: command.help or "" for name, command in walk(app, "takeback") if name.count(" ") == 1}
+    assert {f"takeback {name}": line for name, line in COMMANDS.items()} == {
+        name: text.strip().partition("\n")[0] for name, text in found.items()
+    }
+
+
+def test_it_is_decided_of_each_command_whether_an_agents_call_is_an_action() -> None:
+    own = set(OWN_COMMANDS.split("|"))
+    assert own <= COMMANDS.keys() and own | RECORDED == COMMANDS.keys() and not own & RECORDED
+    assert all(OWN.fullmatch(f"takeback {name} a7") for name in own)
+    assert not any(OWN.fullmatch(f"takeback {name}") for name in RECORDED)
 
 
 def sample() -> click.Group:

@@ -37,7 +37,6 @@ CRUMBS = {
     "cli.render.worker": "values in, lines out",
     "daemon.hook_command": "the command line that is written into users' settings",
     "daemon.knock": "its path stands in users' settings, and it may load next to nothing",
-    "engine.locks.run_lock": "the block that holds a lock; a run only hands it out",
     "engine.outbox.check": "verifies the outbox against the journal; nothing else of the outbox looks back",
     "engine.outbox.metrics": "the only module that knows OpenTelemetry",
     "engine.tracking.own_processes": "an implementation of a port, put in by the composition root",
@@ -50,8 +49,6 @@ CRUMBS = {
     "resources.memory": "a resource",
     "resources.postgres.transactions": "an implementation of a port, put in by the composition root",
     "resources.postgres.words": "pure: values in, sentences out",
-    "resources.sqlite.cache": "a format on disk",
-    "resources.sqlite.listing": "a format on disk",
     "shell.languages.sed_awk": "pure: one language, as the others have theirs",
     "storage.content.bucket.shelf": "objects with another life than packs",
     "storage.content.bucket.verify": "the bucket's part of verify",
@@ -61,10 +58,10 @@ CRUMBS = {
     "storage.journal.memory.relocation": "an implementation of a port",
     "storage.journal.postgres.notify": "a connection of its own that listens",
     "storage.journal.postgres.undurable": "what is done after a crash of the server",
+    "storage.journal.sqlite.compaction": "loaded only by whoever compacts: every command loads the journal",
     "storage.state.generation": "a format on disk",
     "workflows.text_limits": "pure, and a part of the scripts",
     "workflows.wake": "starts processes; the rest of its package only keeps files",
-    "workspace.databases": "an implementation of a port, put in by the composition root",
 }
 
 

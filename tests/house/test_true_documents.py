@@ -21,6 +21,9 @@ from takeback.resources.git.look import observer as git_observer
 from takeback.resources.postgres import guard
 from takeback.resources.sqlite import cache as sqlite_cache
 from takeback.storage.content.packs.format import catalog, index, record
+from takeback.storage.conversations.postgres import store as conversations_schema
+from takeback.storage.conversations.sqlite import store as conversations_file
+from takeback.storage.index import stored_index
 from takeback.storage.journal.postgres import schema
 from takeback.storage.journal.sqlite import file
 from takeback.storage.state import location, registry
@@ -40,7 +43,10 @@ WRITTEN = {
     "events": EVENTS_VERSION,
     "packs, index runs, catalog": max(record.PACK_VERSION, index._VERSION, catalog._VERSION),
     "trees": tree.DELTA,
+    "conversations.db": conversations_file.FORMAT,
+    "conversations in a PostgreSQL store": conversations_schema.FORMAT,
     "guard of a PostgreSQL database": guard.VERSION,
+    "index.db": stored_index.FORMAT,
     "files.index": _line(files_cache.MAGIC),
     "sqlite.index": _line(sqlite_cache.MAGIC),
     "git.index": _line(git_observer.MAGIC),
@@ -70,11 +76,18 @@ def test_a_version_is_found() -> None:
 # A type that a document spells out, where the code has a name for it.
 SPELLED_OUT = {
     "Approve": "Callable[[Approval], bool]",
+    "AnyHandler": "Callable[[Call], object] | BoundHandler",
     "Function": "Callable[[Call], object]",
     "Recorded": "RecordedRun",
 }
-OWNERS = (takeback.Workspace, takeback.Run, takeback.Session)
-SPOKEN = {"tb": takeback.Workspace, "run": takeback.Run, "session": takeback.Session, "takeback": takeback}
+OWNERS = (takeback.Workspace, takeback.Run, takeback.Session, takeback.Thread)
+SPOKEN = {
+    "tb": takeback.Workspace,
+    "run": takeback.Run,
+    "session": takeback.Session,
+    "thread": takeback.Thread,
+    "takeback": takeback,
+}
 
 
 def documented(text: str) -> Iterator[ast.FunctionDef]:

@@ -40,10 +40,10 @@ def test_take_list_release(tb: Workspace) -> None:
     longer = takeback(tb, "locks", "take", "src", "--ttl", "900.9").stdout
     assert "Locked src for 15 min" in longer
     assert [lock["fence"] for lock in listed(tb)] == [2]
-    assert "Let go of 1 lock." in takeback(tb, "locks", "release", "src").stdout
+    assert "Released 1 lock." in takeback(tb, "locks", "release", "src").stdout
     assert listed(tb) == []
     assert "is not locked" in takeback(tb, "locks", "release", "src", code=2).stderr
-    assert "say --all" in takeback(tb, "locks", "release", code=2).stderr
+    assert "use --all" in takeback(tb, "locks", "release", code=2).stderr
 
 
 def test_who_comes_second_is_told_who_was_first(tb: Workspace) -> None:
@@ -77,13 +77,13 @@ def test_an_agent_cannot_let_go_of_what_others_have(tb: Workspace) -> None:
     with tb.run("one") as run, run.lock("src"):
         me = (sys.executable, "-m", "takeback", "locks", "release", "src")
         done = takeback(tb, "run", "--", *me, code=3)
-        assert "a human can let go of it" in done.stderr
+        assert "a human can release it" in done.stderr
         assert len(listed(tb)) == 1
 
 
 def test_a_human_can(tb: Workspace) -> None:
     tb.leases.take("src", Holder("r999", "ann", processes.this_process()), ttl_s=60)
-    assert "Let go of 1 lock." in takeback(tb, "locks", "release", "--all").stdout
+    assert "Released 1 lock." in takeback(tb, "locks", "release", "--all").stdout
     assert listed(tb) == []
 
 
@@ -111,7 +111,7 @@ def test_the_lock_of_a_run_that_died_is_listed_as_such_and_can_be_released(tb: W
         assert way in shown
     refused = takeback(tb, "run", "--", "touch", "src/b.py", code=125).stderr
     assert f"is locked by {dead}, process" in refused and f"takeback undo {dead}" in refused
-    assert "Let go of 1 lock." in takeback(tb, "locks", "release", "src").stdout
+    assert "Released 1 lock." in takeback(tb, "locks", "release", "src").stdout
     assert "Locked src" in takeback(tb, "locks", "take", "src").stdout
 
 
@@ -122,7 +122,15 @@ def test_whoever_takes_the_lock_of_one_that_died_is_told_what_it_left(tb: Worksp
     takeback(tb, "locks", "release", "src")
     dead = interrupted(tb, ttl_s=0.05)
     said = takeback(tb, "locks", "take", "src", "--wait", "60").stdout
-    assert f"had locked src and left src/a.py. `takeback resume {dead}` goes on with it" in said
+    assert f"had locked src and left changes to src/a.py. `takeback resume {dead}` continues it" in said
+
+
+def test_whoever_takes_another_part_of_it_is_told_too(tb: Workspace) -> None:
+    dead = interrupted(tb, ttl_s=0.05)
+    for name in ("src/b.py", "src/c.py"):
+        taken = takeback(tb, "locks", "take", name, "--wait", "60", "--json").json
+        assert [(one["run"], one["name"]) for one in taken["left"]] == [(dead, "src")]
+    assert [lock["name"] for lock in listed(tb)] == ["src/b.py", "src/c.py"]
 
 
 def test_a_lock_that_ended_well_says_nothing_of_that(tb: Workspace) -> None:

@@ -55,7 +55,7 @@ def test_what_does_not_write_there_is(tb: Workspace, command: str) -> None:
 def test_what_wrote_there_all_the_same_is_told(tb: Workspace) -> None:
     done = takeback(tb, "run", "--", sys.executable, "-c", SLY, "b.py")
     assert done.code == 0
-    assert "changed under another's lock: src/b.py is locked by r999 (ann)" in done.stderr
+    assert "changed although locked: src/b.py is locked by r999 (ann)" in done.stderr
     done = takeback(tb, "run", "--json", "--", sys.executable, "-c", SLY, "c.py")
     assert json.loads(done.stderr)["locked_by_others"] == ["src/c.py is locked by r999 (ann)"]
 
@@ -65,7 +65,7 @@ def test_by_the_settings_it_is_only_said(tb: Workspace, root: Path) -> None:
     done = takeback(tb, "run", "--", "touch", "src/new.py")
     assert done.code == 0
     assert f"takeback: {root}/src/new.py is locked by r999 (ann)" in done.stderr
-    assert "changed under another's lock: src/new.py" in done.stderr
+    assert "changed although locked: src/new.py" in done.stderr
 
 
 # Sessions
@@ -117,7 +117,7 @@ def test_an_agent_with_hooks_hears_of_it(tb: Workspace, root: Path) -> None:
     told = agent.tell(
         "PostToolUse", tool_name="Bash", tool_input=command, tool_use_id="t2", tool_response={"stdout": ""}
     )
-    assert b"changed what others have locked: src/made.py is locked by r999 (ann)" in told.stdout
+    assert b"changed what another run has locked: src/made.py is locked by r999 (ann)" in told.stdout
 
 
 def write(path: str, text: str) -> None:
@@ -157,6 +157,6 @@ def test_what_a_human_locked_holds_off_also_what_the_same_human_starts(tb: Works
     assert (done.code, (root / "src/new.py").exists()) == (125, False), done.said
     assert "is locked by a human" in done.stderr and "takeback locks release src" in done.stderr
     done = takeback(tb, "run", "--", sys.executable, "-c", SLY, "b.py")
-    assert "changed under another's lock: src/b.py is locked by a human" in done.stderr
+    assert "changed although locked: src/b.py is locked by a human" in done.stderr
     with tb.run("program") as run, pytest.raises(RefusedError, match="is locked by a human"):
         run.call(write, str(root / "src/a.py"), "mine")

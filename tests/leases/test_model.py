@@ -49,10 +49,13 @@ class Machine(RuleBasedStateMachine):
             assert {by.fence for by in found.by} == {f for f, m in near.items() if m[3] > self.now}
             return multiple()
         assert isinstance(found, Lease)
+        for fence in near:
+            other, whose, _, _ = self.model.pop(fence)
+            if not f"{other}/".startswith(f"{name}/") and name != ".":  # only a part of it was taken
+                self.last += 1
+                self.model[self.last] = (other, whose, 0, self.now)
         assert found.fence > self.last
         self.last = found.fence
-        for fence in near:
-            del self.model[fence]
         self.model[found.fence] = (name, run, ttl * 10**6, self.now + ttl * 10**6)
         return found.fence
 

@@ -20,9 +20,10 @@ from takeback.engine.runs.actions import Action
 from takeback.errors import LeaseHeld
 from takeback.storage.journal.postgres.journal import PostgresJournal
 from takeback.storage.journal.sqlite.journal import SqliteJournal
-from takeback.system import crash_points, processes
+from takeback.system import processes
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
+from tests.crash.points import declared
 from tests.runs import kill
 from tests.world.settings import write
 
@@ -30,7 +31,7 @@ ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))
 ROUNDS = 1000
 
 OpenJournal = Callable[[Path], SqliteJournal | PostgresJournal]
-POINTS = sorted(point for point in crash_points.known() if point.startswith("lease-"))
+POINTS = sorted(point for point in declared() if point.startswith("lease-"))
 
 
 def race(open_journal: OpenJournal, folder: Path, rounds: int, me: int) -> None:
@@ -166,8 +167,36 @@ def told_what_stands(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
             (left,) = lock.left
             assert (left.run, left.name, left.targets) == (dead, "src", ("src", "src/a.py"))
         assert f"{dead}, process " in caplog.text and "which died, had locked src" in caplog.text
-        assert "left src, src/a.py" in caplog.text and f"takeback undo {dead}" in caplog.text
+        assert "left changes to src, src/a.py" in caplog.text and f"takeback undo {dead}" in caplog.text
         with run.lock("src") as lock:
+            assert [left.run for left in lock.left] == [dead]
+        with run.lock("src") as lock:
+            assert not lock.left  # all of it has been taken
+
+
+def test_who_takes_another_part_of_it_later_is_told_too(tmp_path: Path) -> None:
+    with killed(prepared(tmp_path), ttl_s=0.5) as tb:
+        (dead,) = tb.history.runs
+        for name in ("src/b.py", "src/a.py", "src/c/d.py", "src/a.py"):
+            with tb.run(name) as run, run.lock(name, wait_s=60) as lock:
+                assert [(left.run, left.name) for left in lock.left] == [(dead, "src")]
+        with tb.run("elsewhere") as run, run.lock("srcs") as lock:
+            assert not lock.left
+        assert len(tb.leases.store.all()) == 1  # what is left is noted once, however many had a part of it
+        assert holders(tb) == []
+        tb.undo(dead, on_conflict="overwrite")
+        with tb.run("settled") as run, run.lock("src/b.py") as lock:
+            assert not lock.left
+        assert not tb.leases.store.all()
+
+
+def test_a_run_that_goes_on_is_not_told_of_itself(tmp_path: Path) -> None:
+    with killed(prepared(tmp_path), ttl_s=0.5) as tb:
+        with tb.run("two") as run, run.lock("src/b.py", wait_s=60) as lock:
+            assert lock.left
+        with tb.run("one", key="K") as run, run.lock("src") as lock:
+            assert not lock.left
+        with tb.run("three") as run, run.lock("src/b.py") as lock:
             assert not lock.left
 
 
@@ -177,7 +206,7 @@ def test_what_somebody_may_have_written_later_is_not_said_to_be_left_by_it(tmp_p
         with tb.run("two") as run, run.lock("src", wait_s=60) as lock:
             (left,) = lock.left
         assert (left.targets, left.perhaps) == (("src", "src/a.py"), ("later.txt",))
-        assert "left src, src/a.py, perhaps also later.txt." in str(left)
+        assert "left changes to src, src/a.py, perhaps also to later.txt." in str(left)
 
 
 def test_a_reboot_is_told_like_a_time_that_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

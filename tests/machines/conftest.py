@@ -180,7 +180,7 @@ def tree(root: Path) -> dict[str, Any]:
 def memory(machine: Machine, root: Path) -> dict[str, Any]:
     with machine.at_work(), takeback.open(root) as tb:
         (run,) = tb.history.runs.values()
-        return dict(tb.history.memory[run.id])
+        return dict(tb.history.memory_of(run.id))
 
 
 @pytest.fixture(scope="session")

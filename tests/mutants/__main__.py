@@ -36,11 +36,18 @@ SUBJECTS = {
     "core": Subject(("core",), ("tests/core",)),
     "rollback": Subject(
         ("engine/rollback/rollback.py", "engine/tracking/recovery.py"),
-        ("tests/engine", "tests/world/test_conflicts.py", "tests/runs", "tests/machines"),
+        (
+            "tests/engine",
+            "tests/world/test_conflicts.py",
+            "tests/runs",
+            "tests/machines",
+            "tests/resources/sqlite",
+            "tests/resources/postgres/test_runs.py",
+        ),
         one_by_one=True,
     ),
     "restore": Subject(
-        ("resources/files/put_back/restore.py", "resources/files/put_back/exchange.py"),
+        ("resources/files/put_back/restore.py", "system/exchange.py"),
         ("tests/engine", "tests/world", "tests/resources", "tests/agents/test_settings_race.py"),
     ),
 }

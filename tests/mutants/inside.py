@@ -76,9 +76,12 @@ class Inside:
         )
         files = sorted({str(mutant.path) for mutant in self.every})
         folder = _told_to_started(items[0], "look", files="\n".join(files))
+        caches = _caches(files)
         measured.start()
         for place, item in enumerate(items, start=1):
             measured.switch_context(item.nodeid)
+            for cache in caches:  # what an earlier test has asked for, this one does not reach
+                cache.cache_clear()
             _run(item, items[place] if place < len(items) else item.session)
             for reached in _taken(folder / "reached"):
                 number, _, path = reached.partition(" ")
@@ -186,6 +189,12 @@ def _told_to_started(item: pytest.Item, name: str, **texts: str) -> Path:
     return folder
 
 
+def _caches(files: Sequence[str]) -> list[functools._lru_cache_wrapper[object]]:
+    """Return the caches of functions in these files."""
+    found = [found for found in gc.get_objects() if isinstance(found, functools._lru_cache_wrapper)]
+    return [cache for cache in found if cache.__wrapped__.__code__.co_filename in files]
+
+
 def _taken(file: Path) -> list[str]:
     """Return the lines of a file that others append to, and begin it anew."""
     try:
@@ -213,7 +222,8 @@ def _changed(
     whole = compile(mutant.applied(text), file, "exec", dont_inherit=True)
     for code in _codes(whole):
         for function in functions.get((file, code.co_qualname, code.co_firstlineno), ()):
-            if function.__code__ != code:
+            # Code without a super() that was there needs another closure: then the module has to be read anew.
+            if function.__code__ != code and function.__code__.co_freevars == code.co_freevars:
                 yield function, code
 
 

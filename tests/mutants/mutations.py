@@ -30,7 +30,7 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
 }
 FUNCTIONS = {"any": "all", "all": "any", "min": "max", "max": "min", "sorted": "list", "reversed": "list"}
 # Where a test may stop the program; what is left out without one is not missed.
-HOOKS = {"faults.reach"}
+HOOKS = {"crash_points.reach"}
 # Who asks for the truth of these does not see None instead of them.
 NOTHING = {"None", "False", "0", "''", "b''", "()", "[]", "{}"}
 

@@ -42,7 +42,7 @@ def test_from_the_intent_to_the_dead_letter(place: Place, tmp_path: Path) -> Non
     assert data(place, "dead", "retry", dead) == {"retried": [dead]}
     assert data(place, "outbox", "worker", "--once")["dead"] == 1
     assert "Dropped 1 dead letter." in takeback(place, "dead", "drop", "--all", "--why", "not needed")
-    assert "Nothing is to be delivered." in takeback(place, "outbox", "list")
+    assert "Nothing waits to be delivered." in takeback(place, "outbox", "list")
     assert data(place, "outbox", "list", "--all")["counts"] == {"delivered": 1, "dropped": 1}
     assert tools.sent() != []
     life = [one["what"] for one in data(place, "show", dead)["life"]]
@@ -90,7 +90,7 @@ def test_wrong_use_is_told(place: Place) -> None:
     assert "there is no intent i999" in takeback(place, "dead", "show", "i999", code=2)
     assert "not a dead letter" in takeback(place, "dead", "retry", id, code=2)
     assert "there is no run r999" in takeback(place, "outbox", "list", "--run", "r999", code=2)
-    assert "is no notifier" in takeback(place, "outbox", "worker", "--notify", "pigeon:home", code=2)
+    assert "is not a notifier" in takeback(place, "outbox", "worker", "--notify", "pigeon:home", code=2)
 
 
 def test_a_worker_ends_when_it_is_asked_to(place: Place, tmp_path: Path) -> None:

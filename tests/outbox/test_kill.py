@@ -10,8 +10,8 @@ import pytest
 
 from takeback.core.intents import IntentState
 from takeback.core.lifecycle import Life
-from takeback.system import crash_points
 from takeback.workspace.opening import open_workspace
+from tests.crash.points import declared
 from tests.outbox import tools
 from tests.outbox.conftest import QUICK
 from tests.runs.kill import killed_at, places, run
@@ -19,7 +19,7 @@ from tests.world.settings import write
 
 ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))
 TEXTS = ["a", "b", "c"]
-OUTBOX = sorted(point for point in crash_points.known() if point.startswith("outbox-"))
+OUTBOX = sorted(point for point in declared() if point.startswith("outbox-"))
 
 
 class Failure(Exception):

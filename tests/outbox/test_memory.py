@@ -5,21 +5,25 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import _durable_queue as queue
+from takeback.engine import ledger
 from takeback.workspace.opening import open_workspace
 from tests.outbox import tools
 from tests.outbox.conftest import Place
 
 FEW, MANY = 2_000, 20_000
 BYTES_MAX = {"defer": 1500, "drain": 150, "list": 150}
-"""For each intent more. Who defers has the history at hand, which knows of each; the others go through the queue."""
+"""For each intent more. The run that defers releases all of them at once; the others go through the queue."""
 
 
-def test_a_worker_keeps_no_history_at_hand(place: Place) -> None:
+def test_a_worker_keeps_no_history_at_hand(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "UNINDEXED_MAX", 1)
     with place.tb.run("mail") as run:
         run.defer(tools.note, "a")
     with open_workspace(place.root, watching=False) as other:
         assert other.courier().run(once=True).delivered == 1
-        assert (other.parts.ledger.history.seq, other.settings) == (0, place.tb.settings)
+        history = other.parts.ledger.history
+        assert not history.intents.every.at_hand and not history.actions.at_hand
+        assert other.settings == place.tb.settings
 
 
 def test_a_worker_obeys_no_settings_that_an_action_wrote(place: Place) -> None:
@@ -27,7 +31,7 @@ def test_a_worker_obeys_no_settings_that_an_action_wrote(place: Place) -> None:
         (place.root / "takeback.toml").write_text('[outbox]\nsmtp = "smtp://evil.example"\n')
     with open_workspace(place.root, watching=False) as other:
         other.courier()
-        assert (other.parts.ledger.history.seq, other.settings.outbox.smtp) == (0, "")
+        assert other.settings.outbox.smtp == ""
         assert "was changed by" in other.notices[-1]
 
 

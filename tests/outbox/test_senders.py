@@ -85,7 +85,7 @@ def test_what_is_missing_is_named_without_names_of_ours(place: Place, sink: Sink
     with place.tb.run("post") as run:
         with pytest.raises(UsageError, match=r"sent like this: missing .* 'subject'; nothing was deferred"):
             run.defer("email", to="ann@example.org")
-        with pytest.raises(UsageError, match="check is a request of its own"):
+        with pytest.raises(UsageError, match="check has to be a request with a method and a url"):
             run.defer("http", "POST", sink.url(), check={"url": sink.url()})
 
 
@@ -95,8 +95,8 @@ def test_what_is_missing_is_named_without_names_of_ours(place: Place, sink: Sink
         ("gone", IntentState.DEAD, False, "answered 410 Gone"),
         ("broken", IntentState.DUE, True, "answered 500"),
         ("busy", IntentState.DUE, False, "answered 429"),
-        ("mute", IntentState.DUE, True, "gave no answer"),
-        ("slow", IntentState.DUE, True, "gave no answer: ReadTimeout"),
+        ("mute", IntentState.DUE, True, "did not answer"),
+        ("slow", IntentState.DUE, True, "did not answer: ReadTimeout"),
     ],
 )
 def test_what_an_answer_means(

@@ -167,7 +167,7 @@ def test_an_outbox_that_was_tampered_with_is_found(place: Place) -> None:
     for statement, said in [
         (
             f"UPDATE outbox SET state = 'due' WHERE id = {number}",
-            f"{sent} is due, which the journal does not say",
+            f"{sent} is due in the outbox, but not in the journal",
         ),
         (f"UPDATE outbox SET state = 'delivered' WHERE id = {number}", ""),
     ]:

@@ -137,7 +137,7 @@ def test_what_the_watcher_lost_is_found_by_a_scan(
 ) -> None:
     mark(tb)
     drain = Watcher.drain
-    lost = ["more happened than the kernel's queue of events can hold"]
+    lost = ["the kernel's event queue overflowed"]
 
     def overflowing(watcher: Watcher) -> Drained:
         if lost:

@@ -73,7 +73,7 @@ def test_a_place_holds_what_is_named_below_it(ground: Path) -> None:
     [
         (CaptureLimits(files=3), "more than 3 files"),
         (CaptureLimits(bytes=7), "more than 0 MB"),
-        (CaptureLimits(capture=False), "takeback.toml says"),
+        (CaptureLimits(capture=False), "takeback.toml turns capturing outside off"),
     ],
 )
 def test_what_is_over_a_limit_is_left_out_as_a_whole(ground: Path, limits: CaptureLimits, why: str) -> None:
@@ -100,7 +100,10 @@ def test_a_shared_folder_is_said_and_no_reason_to_hold_back(ground: Path) -> Non
     (ground / "shared").mkdir()
     (ground / "shared").chmod(0o1777)
     found = survey(ground, Reached(str(ground / "shared"), somewhere=True))
-    assert found.places == found.missed == () and "which of the files" in found.stated[0]
+    assert (
+        found.places == found.missed == ()
+        and "it is unknown which files in it are written" in found.stated[0]
+    )
     assert places(ground, "shared/x") == ["shared/x"]
     assert places(ground, "shared") == ["shared"]
 
@@ -159,7 +162,7 @@ def test_a_folder_that_goes_in_this_moment_is_no_fault(ground: Path, monkeypatch
 
     monkeypatch.setattr("takeback.resources.files.outside.survey._stat", gone)
     found = survey(ground, "other/a")
-    assert found.places == () and "other cannot be looked at" in found.missed[0]
+    assert found.places == () and "other cannot be read" in found.missed[0]
 
 
 def test_a_view_is_seen_from_the_folders_around() -> None:

@@ -304,5 +304,5 @@ def test_a_damaged_delta_is_named(data: bytes) -> None:
 def test_a_kind_of_node_from_the_future_is_refused() -> None:
     shelf = Shelf()
     for read in (trees.read_node, deltas.StoredTree):
-        with pytest.raises(FormatTooNew, match="kind 3"):
+        with pytest.raises(FormatTooNew, match="has format 3"):
             read(shelf.put(b"\x92\x03\x90"), shelf.get)

@@ -324,7 +324,7 @@ def test_a_folder_is_watched_after_the_one_it_is_in(tree: Tree) -> None:
     tree.walk(b"bus")
     assert not tree.watcher.watch(b"sub/deep", fd)
     os.close(fd)
-    assert tree.lost() == "the folder that sub/deep is in moved while it was looked at"
+    assert tree.lost() == "the folder that contains sub/deep moved during the look"
 
 
 # Many
@@ -388,7 +388,7 @@ def test_a_queue_that_overflows_is_told(tree: Tree) -> None:
     paths = tree.path("file"), tree.path("sub/other")
     for number in range(most + 10):
         os.utime(paths[number % 2])  # the same twice running would be one event
-    assert tree.lost() == "more happened than the kernel's queue of events can hold"
+    assert tree.lost() == "the kernel's event queue overflowed"
     assert b"" not in tree.watcher
     fd = os.open(tree.root, os.O_RDONLY)
     assert not tree.watcher.watch(b"", fd)
@@ -406,13 +406,13 @@ def test_a_full_queue_that_did_not_overflow_is_no_loss(tree: Tree) -> None:
 
 def test_a_root_that_moved_is_told(tree: Tree) -> None:
     tree.root.rename(tree.root.parent / "elsewhere")
-    assert tree.lost() == "the folder under watch is gone (No such file or directory)"
+    assert tree.lost() == "the watched folder is gone (No such file or directory)"
 
 
 def test_a_root_that_was_removed_while_it_is_open_is_told(tree: Tree) -> None:
     fd = os.open(tree.root, os.O_RDONLY)
     shutil.rmtree(tree.root)
-    assert tree.lost() == "the folder under watch is gone (No such file or directory)"
+    assert tree.lost() == "the watched folder is gone (No such file or directory)"
     os.close(fd)
 
 
@@ -420,7 +420,7 @@ def test_a_root_that_was_replaced_is_told(tree: Tree) -> None:
     fd = os.open(tree.root, os.O_RDONLY)
     tree.root.rename(tree.root.parent / "elsewhere")
     tree.root.mkdir()
-    assert tree.lost() == "another folder is where the one under watch was"
+    assert tree.lost() == "another folder is in place of the watched one"
     os.close(fd)
 
 
@@ -428,8 +428,8 @@ def test_a_root_that_was_removed_and_made_again_is_told(tree: Tree) -> None:
     shutil.rmtree(tree.root)
     tree.root.mkdir()  # perhaps with the same inode number
     assert tree.lost() in (
-        "the folder under watch was removed",
-        "another folder is where the one under watch was",
+        "the watched folder was removed",
+        "another folder is in place of the watched one",
     )
 
 
@@ -565,7 +565,7 @@ def test_a_folder_with_two_places_is_told(tree: Tree) -> None:
         watcher = start(root)
         assert add(watcher, root, "sub")
         assert not add(watcher, root, "again")
-        assert watcher.lost == "sub is mounted at a second place in the same tree"
+        assert watcher.lost == "sub is mounted at a second path in the same tree"
     """
     in_namespace(script, tree.root)
 
@@ -615,9 +615,9 @@ def test_which_file_systems_are_trusted(tmp_path: Path, monkeypatch: pytest.Monk
     fd = os.open(tmp_path, os.O_RDONLY)
     assert watch.supported(fd) == ""
     monkeypatch.setattr(linux, "fs_type", lambda fd: 0x6969)
-    assert watch.supported(fd) == "on nfs others can write without an event on this machine"
+    assert watch.supported(fd) == "on nfs other machines can write without an event on this one"
     monkeypatch.setattr(linux, "fs_type", lambda fd: 0x12345)
     assert watch.supported(fd) == "a file system of type 0x12345 is not known to report every change"
     os.close(fd)
     monkeypatch.undo()
-    assert watch.supported(fd) == "the type of the file system cannot be told (Bad file descriptor)"
+    assert watch.supported(fd) == "the type of the file system is unknown (Bad file descriptor)"

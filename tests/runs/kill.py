@@ -37,7 +37,7 @@ def start(program: Program, *given: Any, hook: crash_points.Hook | None = None, 
     with contextlib.suppress(BaseException):
         try:
             # These programs write the same again when they are started again; of two at once each sees the other.
-            warnings.filterwarnings("ignore", "step .* was done already", UserWarning)
+            warnings.filterwarnings("ignore", "step .* was already done", UserWarning)
             crash_points.set_hook(hook)
             program(*given)
             code = 0

@@ -21,7 +21,7 @@ import json, sys, takeback
 from pathlib import Path
 from takeback.core.memory import unflatten
 with takeback.open(sys.argv[1], home=Path(sys.argv[2]), watching=False) as tb:
-    print(json.dumps({id: unflatten(tb.history.memory[id]) for id in tb.history.runs}))
+    print(json.dumps({id: unflatten(tb.history.memory_of(id)) for id in tb.history.runs}))
 """
 
 

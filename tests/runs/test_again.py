@@ -98,8 +98,8 @@ def test_natural_code_that_does_a_step_again_is_warned(scene: Scene) -> None:
     again = start(scene, "-c", NATURAL, str(scene.root), "none")
     assert again.returncode == 0, again.stderr
     assert scene.read("done.txt") == "www\nwww\napi\nmail\n", "code in a block runs again"
-    assert "step 'www' was done already, and its block changed done.txt again" in again.stderr
-    assert "step 'www' was done already, and its block changed done in memory again" in again.stderr
+    assert "step 'www' was already done, and its block changed done.txt again" in again.stderr
+    assert "step 'www' was already done, and its block changed done in memory again" in again.stderr
     assert "run.steps(" in again.stderr, "it says how to do better"
     assert "'api'" not in again.stderr and "'mail'" not in again.stderr
 
@@ -155,5 +155,5 @@ def test_a_step_that_was_committed_is_warned_about_too(scene: Scene) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         attempt()
-    with pytest.warns(UserWarning, match="step 'one' was done already, and its block changed list again"):
+    with pytest.warns(UserWarning, match="step 'one' was already done, and its block changed list again"):
         attempt()

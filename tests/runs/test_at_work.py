@@ -158,7 +158,7 @@ def test_bad_input_is_named(scene: Scene) -> None:
         for to in (None, 5, ["a1"], "nothing"):
             with pytest.raises(UsageError):
                 run.rollback(to=to)
-        with pytest.raises(UsageError, match="no choice"):
+        with pytest.raises(UsageError, match="not a choice"):
             run.rollback(to=point, on_conflict="zz")
         with pytest.raises(UsageError):
             run.call(tools.add, 1, 2, key=5)  # type: ignore[arg-type]

@@ -11,7 +11,9 @@ import pytest
 
 import takeback
 from takeback.core.lifecycle import Life
+from takeback.engine.tracking import tracker
 from takeback.errors import RunBusy
+from takeback.testing import crash
 from takeback.workspace.workspace import Workspace
 from tests.cli.processes import wait_for
 
@@ -94,3 +96,16 @@ def test_a_run_that_fails_is_taken_back_although_something_of_it_lives(
     wait_for(lambda: not tb.parts.tracker.living(action.id))
     assert tb.undo().verdict == "clean"
     assert (work / "src" / "main.py").exists()
+
+
+def test_what_it_left_running_ends_while_the_run_is_taken_back(tb: Workspace, work: Path, gate: Let) -> None:
+    def end_it() -> None:
+        (action,) = tb.history.open_actions(Life.BACKGROUND)
+        gate()
+        wait_for(lambda: not tb.parts.tracker.living(action.id))
+
+    with pytest.raises(ZeroDivisionError), crash.at(tracker.ENDED, end_it), tb.run("serve") as run:
+        run.call(start, str(work))
+        raise ZeroDivisionError
+    assert (work / "src" / "main.py").exists()
+    assert tb.history.runs[run.id].life is Life.FAILED and tb.history.breaches == []

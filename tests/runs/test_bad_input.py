@@ -50,7 +50,10 @@ def test_a_handler_that_no_other_process_finds(scene: Scene, undo: Any) -> None:
     def book(item: str) -> Any:
         return ask("book", item=item, key=takeback.current_call().key)
 
-    with pytest.raises(UsageError, match=r"found by its name|another function"), scene.tb.run("bad") as run:
+    with (
+        pytest.raises(UsageError, match=r"found by its name|is not the function that was passed"),
+        scene.tb.run("bad") as run,
+    ):
         run.call(book, "room")
     assert made("room") == 0
 
@@ -132,7 +135,7 @@ def test_memory_that_cannot_be_kept(scene: Scene, value: Any) -> None:
 
 
 def test_unknown_words(scene: Scene) -> None:
-    with pytest.raises(UsageError, match="no effect"):
+    with pytest.raises(UsageError, match="not an effect"):
         takeback.action(effect="harmless")(tools.add)
     with pytest.raises(UsageError, match="undo handler"):
         takeback.action(effect="compensable")(tools.add)
@@ -140,7 +143,7 @@ def test_unknown_words(scene: Scene) -> None:
         takeback.action(effect="none", undo=tools.cancel)(tools.add)
     with pytest.raises(UsageError, match="granularity"):
         scene.tb.run("bad", checkpoint="often")
-    with pytest.raises(UsageError, match="no choice"):
+    with pytest.raises(UsageError, match="not a choice"):
         scene.tb.run("bad", on_conflict="shrug")
     with pytest.raises(UsageError, match="no call here"):
         takeback.current_call()
@@ -264,7 +267,7 @@ def test_handed_over_and_given_back(scene: Scene) -> None:
         scene.tb.run("ask", key="K").__enter__()
     scene.tb.parts.runs.take(run.id, "human")
     scene.human("mine", "human")
-    with pytest.raises(UsageError, match="no call"):
+    with pytest.raises(UsageError, match="not a call"):
         scene.tb.parts.runs.give_back(run.id, "human", happened=["a1"])
     scene.tb.parts.runs.give_back(run.id, "human")
     with pytest.raises(UsageError, match="not handed over"):
@@ -314,7 +317,7 @@ def test_an_approval_is_for_one_payload_and_holds_once(scene: Scene) -> None:
         runs.answer(id, granted=True, actor="human", payload="sha256:other")
     with pytest.raises(RefusedError, match="inside a7"):
         runs.answer(id, granted=True, actor="human", inside="a7")
-    with pytest.raises(UsageError, match="no approval"):
+    with pytest.raises(UsageError, match="no request"):
         runs.answer("p999", granted=True, actor="human")
     assert made("100") == 0
     payload = scene.tb.history.approvals[id].asked.payload
@@ -322,7 +325,7 @@ def test_an_approval_is_for_one_payload_and_holds_once(scene: Scene) -> None:
     thread.join()
     assert raised == [] and made("100") == 1
     assert scene.tb.history.approvals[id].life is Life.USED
-    with pytest.raises(UsageError, match="used already"):
+    with pytest.raises(UsageError, match="already used"):
         runs.answer(id, granted=True, actor="human")
     # The same again is asked about again.
     thread, raised = wiring(scene, "100")
@@ -351,7 +354,7 @@ def test_an_approval_runs_out(scene: Scene) -> None:
     with pytest.raises(RefusedError, match="in time"), scene.tb.run("wire", approval_wait_s=0.05) as run:
         run.call(tools.wire, "100")
     (id,) = scene.tb.history.approvals
-    with pytest.raises(RefusedError, match="run out"):
+    with pytest.raises(RefusedError, match="expired"):
         scene.tb.parts.runs.answer(id, granted=True, actor="human")
     assert scene.tb.parts.runs.approvals() == [] and made("100") == 0
 
@@ -401,7 +404,7 @@ def test_what_cannot_be_taken_back_is_never_done_again(scene: Scene) -> None:
 
 
 def test_two_threads_do_not_share_an_approval(scene: Scene) -> None:
-    """The same payload twice at once is two questions."""
+    """The same payload twice at once is two requests."""
     asked = []
 
     def approve(question: Any) -> bool:

@@ -178,9 +178,9 @@ def test_what_is_refused(scene: Scene, app: Path) -> None:
 
     (scene.root / "folder").mkdir()
     with scene.tb.run("work") as run:
-        with pytest.raises(UsageError, match="is no file"), run.database("folder"):
+        with pytest.raises(UsageError, match="is not a file"), run.database("folder"):
             raise AssertionError
-        with pytest.raises(UsageError, match="no SQLite database"), run.database("plan"):
+        with pytest.raises(UsageError, match="is not a SQLite database"), run.database("plan"):
             raise AssertionError
         with pytest.raises(UsageError, match="there is no folder"), run.database("nowhere/app.db"):
             raise AssertionError
@@ -189,11 +189,14 @@ def test_what_is_refused(scene: Scene, app: Path) -> None:
         assert "secret" not in str(caught.value)
         with closing(sqlite3.connect(app)) as mine:
             mine.execute(COUNT)
-            with pytest.raises(UsageError, match=r"has .*app\.db open already"), run.database("app.db"):
+            with (
+                pytest.raises(UsageError, match=r"already has .*app\.db open through another connection"),
+                run.database("app.db"),
+            ):
                 raise AssertionError
         with pytest.raises(UsageError, match=r"not called\n.*run\.database"):
             run.call(write)
-        with pytest.raises(UsageError, match="ended inside its block"), run.database("app.db") as db:
+        with pytest.raises(UsageError, match="ended inside the block"), run.database("app.db") as db:
             db.execute("COMMIT")
 
 

@@ -137,7 +137,7 @@ def test_a_run_over_everything_fails_at_each_step(
     assert everything.residue(repository) == []
     assert everything.look() == world
     assert run.report is not None and run.report.verdict == "clean"
-    assert not tb.history.memory[run.id]
+    assert not tb.history.memory_of(run.id)
 
 
 def test_a_run_over_everything_is_taken_back_after_it_was_committed(everything: Everything) -> None:

@@ -158,7 +158,7 @@ def test_a_thread_that_does_not_end(scene: Scene) -> None:
     with pytest.raises(RunBusy, match="still at work"), scene.tb.run("stuck", wait_s=0.1) as run:
         thread = threading.Thread(target=lambda: run.call(stuck, "room"))
         thread.start()
-        while not [a for a in scene.tb.history.open_actions() if a.name.endswith("stuck")]:
+        while not [a for a in scene.tb.history.open_actions() if a.as_tool.key]:
             pass
     go_on.set()
     thread.join()
@@ -188,3 +188,28 @@ def test_two_agents_in_two_threads(scene: Scene) -> None:
     by_name = {run.began.name: run.id for run in scene.tb.history.runs.values()}
     assert scene.memories() == {by_name["bad"]: {}, by_name["good"]: {"me": "good"}}
     quiet(scene)
+
+
+def test_memory_is_read_while_other_threads_write_it(scene: Scene) -> None:
+    """A value that was there stays readable at every moment, and a reader gets a copy that does not change."""
+    written = threading.Event()
+    with scene.tb.run("memory") as run:
+        run.memory["kept"] = "kept"
+
+        def read() -> int:
+            rounds = 0
+            while not written.is_set():
+                assert run.memory["kept"] == "kept"
+                assert scene.tb.known_history.memory_of(run.id)["/kept"] == "kept"
+                rounds += 1
+            return rounds
+
+        with ThreadPoolExecutor(2) as pool:
+            readers = [pool.submit(read) for _ in range(2)]
+            for n in range(40):
+                run.memory["kept"] = "kept"
+                run.memory[f"item-{n}"] = n
+                del run.memory[f"item-{n}"]
+            written.set()
+            assert all(reader.result() > 0 for reader in readers)
+    assert scene.memories() == {run.id: {"kept": "kept"}}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import functools
 import os
 import subprocess
 import sys
@@ -28,17 +28,33 @@ class Failure(Exception):
     pass
 
 
-async def later(call: Call) -> None:
-    raise AssertionError
+async def cancel_later(call: Call) -> None:
+    await asyncio.sleep(0)
+    tools.cancel(call)
 
 
 def promising(call: Call) -> Any:
-    return later(call)
+    """Only returns something to wait for."""
+    return cancel_later(call)
 
 
-@takeback.action(undo=promising)
-def promise(item: str) -> str:
-    return item
+async def find_later(call: Call) -> Any:
+    await asyncio.sleep(0)
+    return tools.find(call)
+
+
+async def breaks(call: Call) -> None:
+    raise Failure
+
+
+@takeback.action(undo=promising, check=find_later)
+def promise(item: str) -> Any:
+    return tools._book(item)
+
+
+@takeback.action(undo=breaks)
+def break_promise(item: str) -> Any:
+    return tools._book(item)
 
 
 @takeback.action(effect="transactional")
@@ -60,23 +76,31 @@ def book(item: str, password: str) -> str:
     return "x" * 40_000
 
 
-@pytest.mark.parametrize("handler", [later, functools.partial(later)])
-def test_nobody_would_wait_for_an_async_handler(handler: Any) -> None:
-    with pytest.raises(UsageError, match="undo handler later"):
-        takeback.action(undo=handler)(promise)
-    with pytest.raises(UsageError, match="check handler later"):
-        takeback.action(undo=promising, check=handler)(promise)
+def test_an_async_handler_is_awaited(scene: Scene) -> None:
+    with pytest.raises(Failure), scene.tb.run("promise") as run:
+        run.call(promise, "room")
+        raise Failure
+    assert items() == {}
 
 
-@pytest.mark.filterwarnings("error")
-def test_a_handler_that_only_promises_has_failed(scene: Scene) -> None:
+def test_an_async_handler_is_awaited_inside_a_running_loop(scene: Scene) -> None:
+    async def main() -> None:
+        with scene.tb.run("promise") as run:
+            here = run.checkpoint()
+            run.call(promise, "room")
+            run.rollback(to=here)
+
+    asyncio.run(main())
+    assert items() == {}
+
+
+def test_an_async_handler_that_raises_has_failed(scene: Scene) -> None:
     run = scene.tb.run("promise")
     with pytest.raises(RollbackIncomplete) as caught, run:
-        run.call(promise, "x")
+        run.call(break_promise, "x")
         raise Failure
     (item,) = caught.value.report.items
-    assert item.did == "failed"
-    assert "to wait for" in item.why
+    assert item.did == "failed" and "failed 3 times: Failure" in item.why
 
 
 def test_a_call_is_no_transaction(scene: Scene) -> None:

@@ -53,7 +53,7 @@ def test_a_thread_of_the_asking_process_cannot_answer(scene: Scene) -> None:
     def sly() -> None:
         with another(scene) as tb:
             (id,) = waiting(tb)
-            with pytest.raises(RefusedError, match="what asks cannot answer"):
+            with pytest.raises(RefusedError, match="an agent cannot approve its own request"):
                 tb.approve(id)
             said.append(tb.deny(id, "no").life)
 

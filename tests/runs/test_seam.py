@@ -285,7 +285,7 @@ def test_without_an_effect_nothing_is_looked_at(scene: Scene) -> None:
     "options, says",
     [
         ({"call_id": ""}, "no call_id"),
-        ({"call_id": "c", "effect": "maybe"}, "is no effect"),
+        ({"call_id": "c", "effect": "maybe"}, "is not an effect"),
         ({"call_id": "c", "effect": "deferred"}, "needs the outbox"),
         ({"call_id": "c", "args": {"x": object()}}, "the arguments of tool"),
         ({"call_id": "c", "parent": "p"}, "no action with the call_id 'p'"),
@@ -306,5 +306,5 @@ def test_keys_of_sessions_are_their_own(scene: Scene) -> None:
         scene.tb.session("agent", key="")
     with pytest.raises(takeback.UsageError, match="no process"):
         scene.tb.session("agent", key="L", pid=2**22 + 1)
-    with pytest.raises(takeback.UsageError, match="work of a process"), scene.tb.run("own") as run:
+    with pytest.raises(takeback.UsageError, match="belongs to a process"), scene.tb.run("own") as run:
         scene.tb.attach(run.id).end()

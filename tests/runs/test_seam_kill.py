@@ -43,7 +43,7 @@ def is_killed(scene: Scene, session: str, at: str, place: int | str) -> bool:
         assert run(hook, folder, session, errors=folder / "errors") == 0, (folder / "errors").read_text()
         if hook is begin:
             scene.human(session, "by the agent")
-    (id,) = scene.tb.history.keyed_runs[session]
+    (id,) = scene.tb.history.runs_of_key(session)
     (action,) = [scene.tb.history.actions[a] for a in scene.tb.history.runs[id].actions]
     assert action.life is Life.DONE and scene.tb.result(action) == "written"
     assert session in {str(change.target) for change in action.changes}

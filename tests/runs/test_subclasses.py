@@ -106,23 +106,15 @@ def test_names_and_keys_may_be_kinds_of_text(scene: Scene) -> None:
     assert "another text" not in str(again)
 
 
-async def later(call: Call) -> None:
-    """Nobody waits for it."""
-
-
 def bit_by_bit(call: Call) -> Iterator[None]:
     """Nothing of it runs until somebody asks for the first bit."""
     yield
 
 
-class Later:
-    async def __call__(self, call: Call) -> None: ...
-
-
 def plainly(call: Call) -> None: ...
 
 
-@pytest.mark.parametrize("handler", [later, bit_by_bit, Later(), partial(later)])
+@pytest.mark.parametrize("handler", [bit_by_bit, partial(bit_by_bit)])
 @pytest.mark.parametrize("role", ["undo", "check"])
 def test_a_handler_that_would_not_run_is_refused_where_it_is_declared(
     scene: Scene, handler: Callable[[Call], object], role: str

@@ -70,7 +70,7 @@ def one_case(scene: Scene, steps: int, failing: Subset, stuck: Subset, key: str)
     left = {f"item-{n}": 1 for n in stuck}
     assert items() == left
     assert before.residue(scene.look()) == ([f"bookings were {{}} and are {left}"] if left else [])
-    assert scene.tb.history.memory[run.id] == {}
+    assert scene.tb.history.memory_of(run.id) == {}
     if not isinstance(caught.value, RollbackIncomplete):
         assert run.life is Life.FAILED
         return

@@ -105,9 +105,9 @@ def test_an_effect_at_the_call_may_be_more_careful_than_the_declaration_but_not_
     with scene.tb.run("careful", approve=lambda _: False) as run:
         with pytest.raises(RefusedError):
             run.call(write, str(scene.root / "a"), effect="irreversible")
-        with pytest.raises(UsageError, match="write is restorable"):
+        with pytest.raises(UsageError, match="write is declared as restorable"):
             run.call(write, str(scene.root / "a"), effect="none")
-        with pytest.raises(UsageError, match="'harmless' is no effect"):
+        with pytest.raises(UsageError, match="'harmless' is not an effect"):
             run.call(mail, "a", effect="harmless")
         with pytest.raises(UsageError, match="undo handler"):
             run.call(mail, "a", effect="compensable")

@@ -28,7 +28,8 @@ def append(journal: SqliteJournal) -> int:
 
 def read_only() -> None:
     """Permissions do not bind root, so give up being root; the program may be out of reach from then on."""
-    import_module("importlib.resources.readers")
+    for name in ("importlib.resources.readers", "takeback.storage.journal.compaction"):
+        import_module(name)
     sqlite_file.scripts(after=0)
     if os.geteuid() == 0:
         os.setgid(NOBODY)

@@ -114,15 +114,15 @@ def test_a_line_that_cannot_be_read_is_named(path: Path, anchor: Path) -> None:
 def test_lines_that_disagree_are_named(path: Path, anchor: Path) -> None:
     with anchor.open("a") as file:
         file.write(f" 4 b3:{'0' * 64}\n")
-    assert check(path) == [("anchor line 11", "names event 4 again, with another digest")]
+    assert check(path) == [("anchor line 11", "lists event 4 again, with a different digest")]
 
 
 def test_an_anchor_that_disagrees_with_the_last_event_forbids_to_append(path: Path, anchor: Path) -> None:
     lines = anchor.read_text().splitlines()
     lines[9] = f" 10 b3:{'0' * 64}"
     anchor.write_text("\n".join(lines) + "\n")
-    assert check(path) == [("event 10", "replaced: it is not what the anchor names")]
-    with pytest.raises(CorruptionError, match="event 10 is not the one that was written"):
+    assert check(path) == [("event 10", "replaced: the anchor has another digest")]
+    with pytest.raises(CorruptionError, match="event 10 is not what was written"):
         append(path)
 
 
@@ -133,7 +133,7 @@ def test_a_missing_anchor_is_named_for_ever_and_not_laundered(path: Path, anchor
     append(path, 2)
     assert [line.split()[0] for line in anchor.read_text().splitlines()] == ["lost", "11", "12"]
     append(path)
-    assert check(path) == [("anchor line 1", "the anchor was lost; events up to 10 have none")]
+    assert check(path) == [("anchor line 1", "the anchor was lost; it does not cover events up to 10")]
 
 
 def test_a_new_anchor_is_whole_or_not_there(path: Path, anchor: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_new_anchor_is_whole_or_not_there(path: Path, anchor: Path) -> None:
             append(path)
         assert not anchor.exists()
     append(path)
-    assert check(path) == [("anchor line 1", "the anchor was lost; events up to 10 have none")]
+    assert check(path) == [("anchor line 1", "the anchor was lost; it does not cover events up to 10")]
 
 
 def test_a_journal_that_was_cut_after_its_anchor_was_lost_is_refused(path: Path, anchor: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_journal_that_was_cut_after_its_anchor_was_lost_is_refused(path: Path,
 
 def test_a_database_that_is_gone_is_noticed(path: Path) -> None:
     path.unlink()
-    assert check(path) == [("events 1 to 10", "missing: written once, and no longer there")]
+    assert check(path) == [("events 1 to 10", "missing: written earlier, and no longer there")]
     with pytest.raises(CorruptionError, match="events 1 to 10 are missing"):
         append(path)
 

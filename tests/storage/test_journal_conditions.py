@@ -272,7 +272,7 @@ def test_a_signal_handler_that_appends_inside_an_append_gets_an_error(path: Path
     journal = filled(path, 1)
 
     def handler() -> None:
-        with pytest.raises(BackendError, match="in the middle of an append"):
+        with pytest.raises(BackendError, match="this thread is already appending"):
             journal.append([CheckpointTaken("inner")], stream="w")
 
     with crash.at("journal-inside", handler):

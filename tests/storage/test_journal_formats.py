@@ -23,8 +23,12 @@ FORMATS = range(1, sqlite_file.FORMAT + 1)
 
 
 def copy_of(version: int, folder: Path) -> Path:
+    return copy_named(f"format-{version}", folder)
+
+
+def copy_named(name: str, folder: Path) -> Path:
     for ending in ("db", "anchor"):
-        shutil.copy(FIXTURES / f"format-{version}.{ending}", folder / f"journal.{ending}")
+        shutil.copy(FIXTURES / f"{name}.{ending}", folder / f"journal.{ending}")
     return folder / "journal.db"
 
 
@@ -34,7 +38,7 @@ def snapshot(folder: Path) -> dict[str, str]:
 
 def test_there_is_a_journal_and_a_migration_for_each_format() -> None:
     assert [number for number, _ in sqlite_file.scripts(after=0)] == list(FORMATS)
-    assert sorted(file.name for file in FIXTURES.glob("*.db")) == [
+    assert sorted(file.name for file in FIXTURES.glob("format-*.db")) == [
         f"format-{version}.db" for version in FORMATS
     ]
 
@@ -47,8 +51,22 @@ def test_each_format_is_read_folded_and_verified(version: int, tmp_path: Path) -
     assert history.runs["r2"].life is Life.FAILED
     assert history.runs["r12"].life is Life.INTERRUPTED
     assert list(journal.check()) == []
+    assert {record.seq for record in journal.read() if record.compacted_us} == (
+        {15, 16, 17, 22, 23, 25, 26} if version >= 6 else set()
+    )
     assert [record.seq for record in journal.find("begin-1")] == [2, 3]
     journal.append([RunBegan("after")], stream="", key="after")
+    assert list(journal.check()) == []
+    journal.close()
+
+
+def test_events_of_version_7_are_read_folded_and_verified(tmp_path: Path) -> None:
+    journal = SqliteJournal(copy_named("events-7", tmp_path))
+    records = list(journal.read())
+    assert {record.envelope.v for record in records} == {7}
+    history = History.of(records)
+    assert history.breaches == [] and history.forgets == [28]
+    assert history.accepted == {"takeback.toml": "b3:toml"}
     assert list(journal.check()) == []
     journal.close()
 
@@ -124,7 +142,7 @@ def test_a_newer_format_is_refused_untouched(tmp_path: Path) -> None:
     db.execute("PRAGMA user_version = 99")
     db.close()
     before = snapshot(tmp_path)
-    with pytest.raises(FormatTooNew, match="format 99; this program reads up to 4"):
+    with pytest.raises(FormatTooNew, match="format 99; this program reads up to 6"):
         SqliteJournal(path)
     assert snapshot(tmp_path) == before
 
@@ -141,15 +159,15 @@ def test_a_newer_format_that_is_still_in_the_log_is_refused(tmp_path: Path) -> N
 def test_events_of_a_newer_format_are_refused_by_place(tmp_path: Path) -> None:
     path = copy_of(2, tmp_path)
     db = apsw.Connection(str(path))
-    body = b'{"at_us":1,"event":{"type":"from-the-future"},"n":7,"prev":"","seq":14,"stream":"w","v":9}'
+    body = b'{"at_us":1,"event":{"type":"from-the-future"},"n":7,"prev":"","seq":14,"stream":"w","v":99}'
     row = (14, "w", 7, digest(body), body)
     db.execute("INSERT INTO events (seq, stream, n, digest, body) VALUES (?, ?, ?, ?, ?)", row)
     db.close()
     journal = SqliteJournal(path)
-    with pytest.raises(FormatTooNew, match="event 14 was written in event format 9"):
+    with pytest.raises(FormatTooNew, match="event 14 was written in event format 99"):
         list(journal.read())
     (finding,) = journal.check()
-    assert finding.seq == 14 and "event format 9" in finding.what
+    assert finding.seq == 14 and "event format 99" in finding.what
     journal.close()
 
 
@@ -157,7 +175,7 @@ def test_a_file_that_is_no_database_is_refused_untouched(tmp_path: Path) -> None
     path = tmp_path / "journal.db"
     path.write_bytes(b"not a database, and longer than a header of one " * 40)
     before = path.read_bytes()
-    with pytest.raises(CorruptionError, match="not a journal of Takeback"):
+    with pytest.raises(CorruptionError, match="not a Takeback journal"):
         SqliteJournal(path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["journal.db"]

@@ -87,6 +87,23 @@ def test_check_names_the_place(subject: Subject, case: str) -> None:
         assert what in finding.what
 
 
+LATE = 35
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_check_of_the_rest_names_the_same_place(subject: Subject, case: str) -> None:
+    """Whatever was done after the record that an earlier check has read."""
+    change, expected = CASES[case]
+    subject.tamper(change)
+    journal = subject.open()
+    whole, rest = list(journal.check()), list(journal.check(since=LATE))
+    journal.close()
+    if all(finding.seq > LATE for finding in whole):
+        assert rest == whole
+    else:
+        assert [place for place, _ in expected] != [] and len(rest) <= len(whole)
+
+
 # What is right in itself can only be told by the anchor, which reading does not ask.
 QUIET = ("with its digest", "recomputed", "cut off", "emptied")
 
@@ -118,7 +135,7 @@ def test_nothing_is_appended_where_the_last_events_were_replaced(tmp_path: Path)
     subject = SqliteSubject(tmp_path)
     subject.tamper(t.edit_and_rechain(90))
     journal = subject.open()
-    with pytest.raises(CorruptionError, match="event 90 is not the one that was written"):
+    with pytest.raises(CorruptionError, match="event 90 is not what was written"):
         journal.append([CheckpointTaken()], stream="w")
     journal.close()
 
@@ -146,7 +163,7 @@ def test_a_row_that_is_there_twice_is_named() -> None:
     subject = InMemorySubject()
     subject.tamper(lambda rows: [*rows[:50], rows[49], *rows[50:]])
     (finding,) = subject.open().check()
-    assert (finding.place, finding.what) == ("event 50", "there a second time")
+    assert (finding.place, finding.what) == ("event 50", "stored twice")
 
 
 ROWS = InMemorySubject().open().rows

@@ -107,7 +107,7 @@ def test_errors_are_sentences_or_one_object(call: Call, root: Path) -> None:
     place(root, "w1").write_text("{")
     said = call("workflow", "resume", "--workflow", "w1")
     assert said.code == 5 and "cannot be trusted" in said.stderr
-    assert call("workflow", "list").stdout == "INVALID w1.json it is not whole JSON\n"
+    assert call("workflow", "list").stdout == "INVALID w1.json it is not complete JSON\n"
 
 
 # Wake

@@ -97,7 +97,7 @@ def test_what_stood_in_a_file_before_does_not_keep_it_from_being_completed(tmp_p
 
 def test_the_name_of_the_schema_is_no_id(tmp_path: Path) -> None:
     for id in ("CHECKPOINT_SCHEMA", "checkpoint_schema"):
-        assert "name of the schema" in run(tmp_path, "start", *_words(id), code=2).stderr
+        assert "name is reserved for the schema" in run(tmp_path, "start", *_words(id), code=2).stderr
     assert not (tmp_path / "memory").exists()
 
 
@@ -323,7 +323,7 @@ def test_a_secret_is_refused_by_its_field(kind: str, field: str, tmp_path: Path)
 def test_the_refusal_names_the_field_and_not_the_value(tmp_path: Path) -> None:
     for kind, secret in SECRETS.items():
         said = run(tmp_path, "start", *_words("w"), f"--notes={secret}", code=3).stderr
-        assert "notes seems to hold" in said and secret not in said, kind
+        assert "notes seems to contain" in said and secret not in said, kind
     start(tmp_path, "w1")
     before = place(tmp_path, "w1").read_bytes()
     said = run(tmp_path, "update", "--workflow", "w1", "--complete", SECRETS["github"], code=3).stderr

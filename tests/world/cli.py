@@ -97,6 +97,7 @@ class Workspace:
 
     root: Path
     home: Path
+    timeout_s: float = 100
 
     @classmethod
     def at(cls, folder: Path) -> Workspace:
@@ -132,7 +133,7 @@ class Workspace:
     # Takeback.
 
     def run(self, *args: str, env: Mapping[str, str] | None = None, umask: int = -1) -> Result:
-        return run(args, cwd=self.root, home=self.home, env=env, umask=umask)
+        return run(args, cwd=self.root, home=self.home, env=env, umask=umask, timeout_s=self.timeout_s)
 
     def do(self, *args: str, code: int = 0) -> Result:
         """Run a command that must end with this exit code."""

@@ -190,7 +190,7 @@ def test_a_restore_that_stops_offers_no_option_that_it_does_not_have(world: Work
     checkpoint = world.save()
     world.configure('[files]\nexclude = ["data.csv"]\n')
     said = world.do("restore", checkpoint, code=3).said
-    assert "excluded now" in said and "--path" in said and "--on-conflict" not in said, said
+    assert "is now excluded" in said and "--path" in said and "--on-conflict" not in said, said
 
 
 def test_what_is_suggested_is_no_more_than_what_was_asked_for(world: Workspace) -> None:

@@ -22,6 +22,7 @@ EXAMPLES = [
     "sqlite_migration",
     "git_history",
     "deferred_messages",
+    "conversation",
 ]
 
 
@@ -87,7 +88,7 @@ def test_another_plan_begins_where_the_first_one_began(tmp_path: Path) -> None:
 def test_a_migration_is_killed_continued_and_taken_back(tmp_path: Path) -> None:
     said = follow("multi_step_migration", tmp_path, str(tmp_path))
     assert said.count("the machine goes down") == 1
-    assert "schema was done already" in said and "its check finds it" in said
+    assert "schema was already done" in said and "its check finds it" in said
     assert "[('Ada', 'Lovelace'), ('Alan', 'Turing')]" in said, "the names were split once"
     with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
         assert list(db.execute("SELECT * FROM customers ORDER BY 1")) == [("Ada Lovelace",), ("Alan Turing",)]
@@ -111,7 +112,7 @@ def test_a_database_is_taken_back_while_the_shop_is_open(tmp_path: Path) -> None
 
 def test_a_history_is_taken_back_and_a_branch_of_the_human_stays(tmp_path: Path) -> None:
     said = follow("git_history", tmp_path, str(tmp_path))
-    assert "The agent has been here: HEAD -> main Add shoes\n" in said
+    assert "After the agent: HEAD -> main Add shoes\n" in said
     assert "  idea: Add hats\n  main: Add hats\n  mine: Add scarves\n" in said
     assert "git fsck finds nothing wrong" in said
     assert is_whole(tmp_path)
@@ -123,4 +124,13 @@ def test_only_what_was_committed_and_not_taken_back_is_announced(tmp_path: Path)
     assert "notes: 1.3; announced: []" in said and "delivered 1" in said
     assert said.endswith("notes: 1.2; announced: ['1.2']\n")
     assert (tmp_path / "channel").read_text().startswith("1.2 is out (")
+    assert is_whole(tmp_path)
+
+
+def test_a_conversation_is_killed_resumed_and_taken_back_by_a_turn(tmp_path: Path) -> None:
+    said = follow("conversation", tmp_path, str(tmp_path))
+    assert said.count("the machine goes down") == 1
+    assert "booked: ['attic', 'ballroom']" in said, "each once"
+    assert "booked: ['attic']; notes: ['Friday']" in said
+    assert sorted(os.listdir(tmp_path / "work")) == ["mine.md", "notes.md"]
     assert is_whole(tmp_path)

@@ -238,7 +238,7 @@ def test_on_autopilot_what_cannot_be_captured_is_refused(beside: Beside) -> None
 def test_it_can_be_switched_off(beside: Beside) -> None:
     beside.world.configure("[outside]\ncapture = false\n")
     done = beside.run("run", "--autopilot", "--", "sh", "-c", "rm ../other/a.txt")
-    assert done.code == 0 and "takeback.toml says that nothing outside is" in done.stderr
+    assert done.code == 0 and "takeback.toml turns capturing outside off" in done.stderr
     assert beside.undo("--preview").json["verdict"] == "nothing"
 
 
@@ -294,7 +294,7 @@ def test_what_another_user_planted_in_a_shared_folder_is_not_taken_for_ours(besi
         (planted / f"new-{name}").write_text("of another user")
         os.chown(planted, 12345, -1)
     done = beside.run("undo")
-    assert done.code == 6 and "something of another user" in done.said
+    assert done.code == 6 and "another user has taken the name of Takeback's own folder" in done.said
     assert beside.read("other/a.txt") == "agent\n"
     for planted in (beside.folder / "other").glob(".takeback-*"):
         shutil.rmtree(planted)

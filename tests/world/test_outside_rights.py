@@ -53,7 +53,7 @@ def test_what_could_not_be_put_back_is_held_on_autopilot(world: Workspace) -> No
     other = world.root.parent / "other"
     give_away(other, 0o755)
     done = bound(world, "run", "--autopilot", "--", "sh", "-c", "echo x > ../other/a", code=125)
-    assert f"{other}/a was not captured: its folder is closed to writing" in done.stderr
+    assert f"{other}/a was not captured: its folder is not writable" in done.stderr
 
 
 def test_what_the_agent_closed_is_opened_for_the_undo(world: Workspace) -> None:

@@ -114,10 +114,10 @@ def test_more_than_the_limits_of_named_paths(scene: Scene) -> None:
         ("../data/a.txt", "is not a folder"),
         ("src", "is inside the workspace"),
         (".", "is inside the workspace"),
-        ("..", "holds the workspace"),
+        ("..", "contains the workspace"),
         ("../state", "Takeback keeps its own state there"),
         ("/proc", "is not an ordinary folder"),
-        ("/", "is a home folder or above one"),
+        ("/", "is a home folder, or above one"),
     ],
 )
 def test_what_cannot_be_named(scene: Scene, folder: str, words: str) -> None:
@@ -168,12 +168,9 @@ def test_it_is_put_back_also_where_the_folder_around_it_is_closed(scene: Scene, 
 def test_one_that_could_not_be_put_back_is_refused(scene: Scene) -> None:
     scene.data.chmod(0o555)
     done = bound(scene.world, "run", "--also", "../data", "--", "touch", "started", code=125)
-    assert "closed to writing" in done.stderr
+    assert "is not writable" in done.stderr
     scene.data.chmod(0o333)
-    assert (
-        "cannot be looked into"
-        in bound(scene.world, "run", "--also", "../data", "--", "true", code=125).stderr
-    )
+    assert "cannot be opened" in bound(scene.world, "run", "--also", "../data", "--", "true", code=125).stderr
 
 
 # A kill

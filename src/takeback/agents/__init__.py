@@ -1,1 +1,1 @@
-"""Coding agents under protection: what they tell through their hooks, and what they are answered."""
+"""Coding agents under protection: the events of their hooks, and the answers to them."""

@@ -1,4 +1,4 @@
-"""Which process is the agent, found from one that it started: a session is over when that process has ended."""
+"""Finding the agent's process from one that it started: a session is over when the agent's process has ended."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ INTERPRETERS = re.compile(r"(node|nodejs|bun|deno|python[\d.]*)$")
 
 
 def leader_of(agent: str, pid: int) -> int:
-    """The agent's own process, at or above this one; 0 where none can be told for certain.
+    """Return the agent's own process, at or above this one, or 0 if none is certain.
 
-    The next one above that has the agent's name. A process of another name may be a helper that is gone in a moment,
-    and then everything that is going on would be taken for over. So it is never guessed.
+    It is the nearest one with the agent's name. A process of another name may be a helper that ends in a moment, and
+    then the whole session would be taken for over. So this never guesses.
     """
     name = NAMES.get(agent)
     for _ in range(CLIMB_MAX if name else 0):
@@ -38,8 +38,8 @@ def leader_of(agent: str, pid: int) -> int:
 
 
 def _is_called(pid: int, name: str) -> bool:
-    words = _told(pid, "cmdline").split("\0")
-    titles = [_told(pid, "comm").strip(), os.path.basename(words[0])]
+    words = _reported(pid, "cmdline").split("\0")
+    titles = [_reported(pid, "comm").strip(), os.path.basename(words[0])]
     if INTERPRETERS.match(titles[1]):
         script = next((word for word in words[1:] if word and not word.startswith("-")), "")
         titles += script.split("/")
@@ -47,8 +47,8 @@ def _is_called(pid: int, name: str) -> bool:
     return any(re.match(rf"{name}(?![a-z0-9])", title.lower()) for title in titles)
 
 
-def _told(pid: int, what: str) -> str:
-    """What the kernel tells of a process; nothing of one that is gone."""
+def _reported(pid: int, what: str) -> str:
+    """Return what the kernel reports about a process, or "" if the process is gone."""
     try:
         with open(f"/proc/{pid}/{what}", "rb") as file:
             return file.read(WORDS_BYTES_MAX).decode(errors="replace")

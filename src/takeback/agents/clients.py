@@ -1,4 +1,4 @@
-"""The coding agents that Takeback knows: how people call them, and how one sees that they are here."""
+"""The coding agents that Takeback supports: their names, and the signs that they are used here."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class Client(msgspec.Struct, frozen=True):
 
     title: str
     programs: tuple[str, ...]
-    """What it is started with."""
+    """The programs that start it."""
     traces: tuple[str, ...]
-    """Folders of it, below a project or HOME."""
+    """Its folders, below a project or HOME."""
     then: str = ""
-    """What its user still has to do after installing, so that its hooks run."""
+    """What the user still has to do after installing, so that its hooks run."""
     trusts_user: bool = True
-    """It runs the hooks in its user's own settings without a word more."""
+    """Whether it runs the hooks in its user's own settings without asking."""
 
     def next_step(self, *, user: bool) -> str:
-        """What is still to be done before anything is protected; nothing where all is done."""
+        """Return what the user still has to do before anything is protected, or ""."""
         return "" if user and self.trusts_user else self.then
 
 
@@ -55,7 +55,7 @@ CLIENTS = {
 
 
 def chosen(name: str, project: Path, home: Path) -> str:
-    """The agent that is meant. Raises UsageError, with a suggestion, if that is none."""
+    """Return the named agent. Raise UsageError, with a suggestion, if there is none of that name."""
     if name in CLIENTS:
         return name
     known = ", ".join(LAYOUTS)
@@ -63,14 +63,14 @@ def chosen(name: str, project: Path, home: Path) -> str:
         near = difflib.get_close_matches(name.lower(), [*CLIENTS, *PROGRAMS], 1, 0.6)
         meant = PROGRAMS.get(near[0], near[0]) if near else ""
         raise UsageError(
-            f"{name!r} is no agent that Takeback knows; nothing was changed",
-            hint=f"did you mean {meant}? " * bool(meant) + f"It knows {known}",
+            f"{name!r} is not an agent that Takeback supports; nothing was changed",
+            hint=f"did you mean {meant}? " * bool(meant) + f"Takeback supports {known}",
         )
     found = dict(present(project, home))
     here = "; ".join(f"{agent} ({why})" for agent, why in found.items())
     raise UsageError(
-        f"which agent? Found here: {here}" if found else "which agent? None of them was found here",
-        hint=f"`takeback install {next(iter(found))}`" if found else f"Takeback knows {known}",
+        f"which agent? Found here: {here}" if found else "which agent? None was found here",
+        hint=f"`takeback install {next(iter(found))}`" if found else f"Takeback supports {known}",
     )
 
 
@@ -78,19 +78,19 @@ PROGRAMS = {program: agent for agent, client in CLIENTS.items() for program in c
 
 
 def hooked(project: Path, home: Path) -> list[str]:
-    """The agents that run hooks of ours here. Ruflo's are Claude Code's."""
+    """Return the agents that run our hooks here. Ruflo's hooks are Claude Code's."""
     return [a for a, of in LAYOUTS.items() if a == of.agent and remaining(a, project, home)]
 
 
 class Remaining(msgspec.Struct, frozen=True):
-    """Hooks of ours that an agent runs here: those in a file, or with a plugin of that name."""
+    """Our hooks that an agent runs here: those in a file, or those of a plugin."""
 
     path: Path
     plugin: str = ""
 
 
 def remaining(agent: str, project: Path, home: Path) -> list[Remaining]:
-    """Everything through which this agent goes on being recorded here, and that is not switched off."""
+    """Return all hooks of ours that still record this agent here and are not switched off."""
     paths = apply.everywhere(agent, project, home)
     if apply.switched_off_by(agent, paths):
         return []
@@ -103,7 +103,7 @@ def remaining(agent: str, project: Path, home: Path) -> list[Remaining]:
 
 
 def present(project: Path, home: Path) -> Iterator[tuple[str, str]]:
-    """Each agent that seems to be used here, and how one sees that."""
+    """Yield each agent that seems to be used here, and the sign of it."""
     for agent, client in CLIENTS.items():
         program = next(filter(shutil.which, client.programs), "")
         folders = [("", project / trace) for trace in client.traces]

@@ -1,7 +1,8 @@
-"""What a hook is told and what it answers, in words that are the same for every agent."""
+"""Events and answers of hooks, in terms that are the same for every agent."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -10,65 +11,65 @@ import msgspec
 
 class Kind(StrEnum):
     SESSION = "session"
-    """A session begins, or goes on."""
+    """A session begins, or continues."""
     PROMPT = "prompt"
-    """The human said something."""
+    """The human wrote a prompt."""
     NOTICE = "notice"
-    """The client says something to its agent in the human's place, such as that work in the background is over."""
+    """The client itself sends its agent a message, such as that a background command has ended."""
     BEGIN = "begin"
     """A tool is about to be used."""
     GATE = "gate"
-    """May this be done? It is asked in addition to BEGIN, or instead of it, and nothing is begun by it."""
+    """The client asks for permission, in addition to BEGIN or instead of it. It begins nothing."""
     END = "end"
-    """A tool was used. What it started in the background may still be at work."""
+    """A tool was used. Processes that it started may still run in the background."""
     FAILED = "failed"
     AGENT_BEGIN = "agent-begin"
     """A subagent begins."""
     AGENT_END = "agent-end"
     STOP = "stop"
-    """The agent has nothing more to do for this prompt. Its subagents may."""
+    """The agent is done with this prompt. Its subagents may not be."""
     SESSION_END = "session-end"
     IGNORED = "ignored"
-    """Nothing that matters here, or that is known."""
+    """An event that is unknown, or does not matter here."""
     UNREADABLE = "unreadable"
-    """It cannot be told what this is: the agent has to know that it is not protected."""
+    """An event that cannot be read: the agent has to know that it is not protected."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of an agent. What it did not tell is empty."""
+    """One event of an agent. Fields that the agent did not send are empty."""
 
     kind: Kind
     name: str = ""
-    """As the agent calls it."""
+    """The agent's own name for it."""
     session: str = ""
     prompt: str = ""
     """The id of the prompt that is being worked on."""
     text: str = ""
-    """The words of a prompt."""
+    """The text of a prompt."""
     call: str = ""
     """The id of the tool call."""
     call_is_alike: bool = False
-    """The agent gives no id: `call` is made of the tool and its arguments, so calls that are alike have the same."""
+    """The agent sends no id: `call` is derived from the tool and its arguments, so equal calls have the same one."""
     tool: str = ""
     args: dict[str, Any] = msgspec.field(default_factory=dict)
     command: str = ""
-    """What a shell is to run."""
+    """What a shell will run."""
     background: bool = False
-    """It goes on after its end was told."""
+    """The call continues after its end was reported."""
     alone: bool = False
-    """The agent uses no other tool while it uses this one. So if it begins another, this one is over, told or not."""
+    """The agent uses no other tool meanwhile. So if it begins another, this call is over, reported or not."""
     reads: bool = False
-    """It is a tool of the agent's own that only looks. What others bring along may do anything, whatever its name."""
+    """A built-in tool of the agent that only reads. Tools from elsewhere may do anything, whatever their name."""
     edits: bool = False
-    """It is a tool of the agent's own that writes the files which it names, and does nothing else."""
+    """A built-in tool of the agent that writes the files it names, and does nothing else."""
     delegates: bool = False
-    """It only has a subagent work, whose own calls are told too."""
+    """The tool only starts a subagent, whose own calls are reported, too."""
     quiet: bool = False
-    """Nothing of the session is at work in the background any more."""
+    """Nothing of the session runs in the background any more."""
     paths: tuple[str, ...] = ()
-    """Those that an editing tool names, from the root of the file system on where that can be known."""
+    """The paths that an editing tool names, absolute if possible."""
     unattended: bool = False
-    """Nobody sits at the client: what it would ask its human is refused without a word."""
+    """No human sits at the client: it silently refuses what it would ask its human."""
     cwd: str = ""
     root: str = ""
     """The project."""
@@ -76,7 +77,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """The subagent; empty for the agent itself."""
     actor_kind: str = ""
     parent: str = ""
-    """The session that this one was started by."""
+    """The session that started this one."""
     result: Any = None
     error: str = ""
     transcript: str = ""
@@ -86,27 +87,27 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 class Permission(StrEnum):
     ALLOW = "allow"
-    """Takeback has nothing against it. Whether the agent asks its human is as it was."""
+    """Takeback does not object. The agent may still ask its human."""
     ASK = "ask"
     DENY = "deny"
 
 
 class HookDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent is to be answered."""
+    """The answer to an event, before it is put into a dialect."""
 
     do: Permission = Permission.ALLOW
     reason: str = ""
-    """Why not, or why it is asked; for the agent and the human."""
+    """Why it is refused or asked; for the agent and the human."""
     how: str = ""
-    """What a human can do to allow it, for agents that cannot ask theirs."""
+    """How a human can allow it, for agents that cannot ask their human."""
     context: str = ""
-    """What the agent has to know, such as what was taken back."""
+    """News for the agent, such as what was taken back."""
     warning: str = ""
-    """What the human has to know, and the model does not hear."""
+    """A message for the human that the model does not see."""
 
 
 class HookAnswer(msgspec.Struct, frozen=True):
-    """How the hook ends, in the agent's own dialect."""
+    """The output and exit code of the hook, in the agent's own dialect."""
 
     stdout: bytes = b""
     stderr: bytes = b""
@@ -114,3 +115,22 @@ class HookAnswer(msgspec.Struct, frozen=True):
 
 
 SILENT = HookAnswer()
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """How one agent speaks: what its events mean, and how to answer them."""
+
+    kinds: Mapping[str, Kind]
+    """The kinds of its events, by name."""
+    read: Callable[[bytes, Mapping[str, str]], Event]
+    """Turns a hook's input and environment into an event."""
+    answer: Callable[[Event, HookDecision], HookAnswer]
+    """Returns what the hook prints."""
+    telling: tuple[str, ...]
+    """The events, by name, in whose answer the agent reads `context`."""
+    can_ask: Callable[[Event], bool]
+    """Returns True if the client asks its human about this call when the answer says so."""
+
+    def can_tell(self, event: Event) -> bool:
+        """Return True if the agent reads `context` in the answer to this event."""
+        return event.name in self.telling

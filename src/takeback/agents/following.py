@@ -1,9 +1,9 @@
-"""A session of an agent, as its hooks tell it: a run. Each prompt is a step of it, and each tool call an action.
+"""An agent's session, as its hooks report it: a run. Each prompt is a step of it, and each tool call an action.
 
-Hooks tell too little. A call that was refused by somebody else, or a patch that did not apply, is begun and never
-ended. A command in the background is told to have ended when it has only begun. So what is known from elsewhere
-counts too: a tool that is never used beside another one is over when the next one begins; a prompt that is done, or a
-subagent, or a session, has no more open calls; and what works in the background does so until its end is told.
+Hooks report too little. A call that another hook refused, or a patch that did not apply, begins and never ends. A
+background command is reported as ended when it has only begun. So other facts count, too: a tool that never runs in
+parallel is over when the next one begins; a finished prompt, subagent or session has no more open calls; and a
+background command runs until its end is reported.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from takeback.workspace.results import ASKED, Action, Ask, Denied, Session
 ALONE = "alone"
 CHILD = "child of "
 VOLATILE = ("description", "timeout", "explanation")
-"""What an agent tells of a call besides what it is to do: with another word on it, it is the same call."""
-OWN = re.compile(
-    r"\s*takeback +(?:undo|redo|restore|save|status|log|show|diff|verify|du|approvals)(?: +[\w./=,:@%+-]+)*\s*"
-)
-"""Takeback itself, asked for in the agent, and nothing beside it."""
+"""Arguments that do not change what a call does: if only these differ, it is the same call."""
+OWN_COMMANDS = "undo|redo|restore|save|status|log|show|diff|verify|du|approvals"
+"""The commands of Takeback that are not actions of an agent that runs them: they read, or record themselves."""
+OWN = re.compile(rf"\s*takeback +(?:{OWN_COMMANDS})(?: +[\w./=,:@%+-]+)*\s*")
+"""A command that runs Takeback itself, and nothing else."""
 TITLE_CHARS_MAX = 80
 PROMPT_CHARS_MAX = 2000
 ERROR_CHARS_MAX = 500
-UNTOLD = "its end was never told: it was refused, failed or was stopped"
-HELD = "Takeback asks for your word: it may not be possible to take this back"
+UNTOLD = "its end was never reported: it was refused, failed or was stopped"
+HELD = "Takeback asks for your approval: it may not be possible to take this back"
 
 
 class Following:
-    """One event after the other, each perhaps in a process of its own."""
+    """The events of a session, one after the other, each perhaps in a process of its own."""
 
     def __init__(self, agent: str, opened: workspace.Workspace, *, pid: int = 0) -> None:
-        """`pid` is the process of the agent itself, where it is known: with its end the session is over."""
+        """`pid` is the agent's own process, if known: when it ends, the session is over."""
         self._agent = agent
         self._workspace = opened
         self._pid = pid
         self._speech = dialect(agent)
 
     def tell(self, event: Event) -> HookDecision:
-        """Record what an event says, and decide what the agent is answered."""
+        """Record an event, and return the answer to the agent."""
         event = self._adopted(event)
         is_new = event.kind in (Kind.PROMPT, Kind.BEGIN) and not self._is_open(event)
         decision = self._follow(event)
@@ -78,7 +78,7 @@ class Following:
         return HookDecision()  # nothing was begun that could end
 
     def _of_session(self, event: Event) -> HookDecision:
-        """What is told of a session that is open."""
+        """Record an event of an open session."""
         if event.kind is Kind.GATE:
             return self._gate(event)
         if event.kind in (Kind.END, Kind.FAILED) or (event.kind is Kind.NOTICE and event.call):
@@ -106,9 +106,9 @@ class Following:
         session.step(_title(event.text), ref=event.prompt)
 
     def _turn(self, session: Session, event: Event) -> Session:
-        """The session in the step of the prompt for which something is done.
+        """Return the session in the step of the prompt that the event belongs to.
 
-        A subagent's turns may have ids of their own: they are for the prompt that is being worked on.
+        A subagent's turns may have ids of their own: they belong to the current prompt.
         """
         refs = {step.ref for step in self._run(session).steps.values()}
         if not event.prompt or (event.actor and event.prompt not in refs):
@@ -122,7 +122,7 @@ class Following:
         for action in self._open(session, event):
             if ALONE in action.ref.split() and action.call_id != event.call:
                 self._presume_ended(action)
-        if OWN.fullmatch(event.command):  # it records itself, and would wait for its own end
+        if OWN.fullmatch(event.command):  # Takeback records itself, and would wait for its own end
             return HookDecision()
         if event.reads and self._workspace.settings.rules == Rules():
             return HookDecision()
@@ -139,22 +139,22 @@ class Following:
         if isinstance(begun, Denied):
             return HookDecision(do=Permission.DENY, reason=str(begun), warning=_always(begun.how))
         if isinstance(begun, Ask):
-            how = f"A human can allow exactly this, once: {begun.how}. Then try it again in this session."
+            how = f"A human can allow exactly this, once: {begun.how}. Then try again in this session."
             reason = f"{begun.name} waits for a human: {begun.reason}."
             return HookDecision(do=Permission.ASK, reason=reason, how=how, warning=_always(begun.always))
         if begun.asked:
-            # The client shows a question to its human alone, and a warning too.
+            # The client shows both the question and the warning only to its human.
             warning = "\n".join(filter(None, (begun.warning, _always(begun.how))))
             return HookDecision(do=Permission.ASK, reason=f"Takeback: {begun.asked}", warning=warning)
         return HookDecision(warning=begun.warning)
 
     def _gate(self, event: Event) -> HookDecision:
-        """A question that comes in addition to a call. It is passed on if something that has to be asked is open."""
+        """Answer a permission request that comes in addition to a call: ask if an open call needs approval."""
         asked = any(ASKED in action.ref.split() for action in self._open(self._session(event), event))
         return HookDecision(do=Permission.ASK, reason=HELD) if asked else HookDecision()
 
     def _end(self, event: Event) -> str:
-        """The end of a call; gives what the human has to know of it at once."""
+        """Record the end of a call. Return warnings for the human."""
         for action in self._alike(self._session(event), event):
             if action.ended or (action.lives_on and event.kind is not Kind.NOTICE):
                 continue
@@ -164,37 +164,38 @@ class Following:
                 failed = event.kind is Kind.FAILED
                 action.end(error=(_short(event.error) or "it failed") if failed or event.error else None)
             found = [w for w in hook_tampering.warnings(self._workspace) if f" by {action.id}:" in w]
-            trespasses = self._workspace.parts.locks.after(self._workspace.history.actions[action.id])
-            found += [f"{action.id} changed what others have locked: {one}" for one in trespasses]
+            trespasses = self._workspace.trespasses(action.id)
+            found += [f"{action.id} changed what another run has locked: {one}" for one in trespasses]
             return "\n".join(found)
-        return self._told_late(event)
+        return self._reported_late(event)
 
-    def _told_late(self, event: Event) -> str:
-        """It was at work all the same when it was taken for ended. What changed since then counts as the human's."""
+    def _reported_late(self, event: Event) -> str:
+        """Return a warning if a call was still at work when it was taken for ended: later changes count as the
+        human's."""
         for action in self._alike(self._session(event), event):
             recorded = self._workspace.history.actions[action.id]
             if not recorded.unsure:
                 continue
-            with self._workspace.lock.held():
-                self._workspace.parts.tracker.observe()
-            later = [a for a in self._workspace.history.actions.values() if a.began_us >= recorded.ended_us]
-            found = [a.id for a in later if a.kind == "outside"]
+            self._workspace.observe()
+            later = self._workspace.history.since(recorded.seq)
+            found = [a.id for a in later if a.kind == "outside" and a.began_us >= recorded.ended_us]
             if found:
                 return (
-                    f"Takeback took {action.id} ({action.name}) for ended while it was still at work. What changed "
-                    f"since is recorded as yours, and is not taken back with it: takeback show {found[0]}"
+                    f"Takeback took {action.id} ({action.name}) for ended while it was still at work. "
+                    "Later changes are "
+                    f"recorded as yours, and are not taken back with it: takeback show {found[0]}"
                 )
         return ""
 
     def _close(self, event: Event) -> None:
-        """Nothing of this agent is at work any more, except in the background."""
+        """End this agent's open calls: nothing of it is at work any more, except in the background."""
         for action in self._open(self._session(event), event):
             self._presume_ended(action)
 
     def _presume_ended(self, action: Action) -> None:
-        """The agent goes on, so this is over. If its human was asked about it, the answer was no."""
+        """End a call because the agent has moved on. If its human was asked about it, the answer was no."""
         if ASKED in action.ref.split():
-            action.drop(f"as far as {self._agent} told, {NOT_ALLOWED}")
+            action.drop(f"as far as {self._agent} reported, {NOT_ALLOWED}")
         else:
             action.end(error=UNTOLD, presumed=True)
 
@@ -205,20 +206,21 @@ class Following:
                 session.action(_key_of(recorded)).end()
 
     def _open(self, session: Session, event: Event) -> Iterator[Action]:
-        """The calls of the agent of this event that have no end yet."""
+        """Yield the open calls of the agent of this event."""
         for recorded in self._workspace.history.open_actions():
             mine = recorded.stream == session.id and is_of(recorded.actor, event.actor)
             if mine and _key_of(recorded) and not self._is_anothers(recorded):
                 yield session.action(_key_of(recorded))
 
     def _is_anothers(self, recorded: Recorded) -> bool:
-        """Whether another client that goes on with the same session, in another terminal, is at work on it."""
-        process = getattr(recorded.began, "process", None)
+        """Return True if the call is of another client that continues the same session in another terminal."""
+        process = recorded.process
         is_known = bool(self._pid and process and process.pid != self._pid)
         return is_known and processes.is_alive(process)
 
     def _call_id(self, session: Session, event: Event) -> str:
-        """The id of a call that begins. Those that have none are numbered; while one like it is open, it is that."""
+        """Return the id of a call that begins. A call without one gets that of an open equal call, or a new
+        number."""
         if not event.call_is_alike:
             return event.call
         known = list(self._alike(session, event))
@@ -226,12 +228,12 @@ class Following:
         return opened.call_id if opened else f"{event.call}-{len(known) + 1}"
 
     def _alike(self, session: Session, event: Event) -> Iterator[Action]:
-        """The call that an event is about; where it has no id, all that are alike, oldest first."""
+        """Yield the call that an event is about; if it has no id, all equal calls, oldest first."""
         number = 1
         while True:
             try:
                 yield session.action(f"{event.call}-{number}" if event.call_is_alike else event.call)
-            except UsageError:  # there is none: it began before Takeback came, or was not allowed to
+            except UsageError:  # no such call: it began before Takeback was installed, or was not allowed to
                 return
             if not event.call_is_alike:
                 return
@@ -255,7 +257,7 @@ class Following:
 
     def _latest(self, event: Event) -> RecordedRun | None:
         history = self._workspace.history
-        found = history.keyed_runs.get(_key(self._agent, event))
+        found = history.runs_of_key(_key(self._agent, event))
         return history.runs[found[-1]] if found else None
 
     def _is_open(self, event: Event) -> bool:
@@ -263,13 +265,13 @@ class Following:
         return run is not None and run.life is Life.OPEN
 
     def _note_child(self, event: Event) -> None:
-        """A subagent with a session of its own: what it does belongs to the session that started it."""
+        """Note a subagent with a session of its own: its actions belong to the session that started it."""
         key, ref = _key(self._agent, event), f"{CHILD}{event.parent}"
         if self._latest(event) is None:
             self._workspace.session(self._agent, key=key, session=event.session, ref=ref).end()
 
     def _adopted(self, event: Event) -> Event:
-        """The event of such a subagent as one of the session that started it."""
+        """Return the event of such a subagent as one of the session that started it."""
         run = self._latest(event)
         if run is None or not run.began.ref.startswith(CHILD):
             return event
@@ -291,17 +293,17 @@ class Following:
 
 
 def who(agent: str, event: Event) -> str:
-    """The agent, or the subagent with its kind and its id: `claude-code:Explore:a1b2`."""
+    """Return the agent, or the subagent with its kind and its id: `claude-code:Explore:a1b2`."""
     return ":".join(filter(None, (agent, event.actor_kind if event.actor else "", event.actor)))
 
 
 def is_of(actor: str, subagent: str) -> bool:
-    """Whether an action's actor is this subagent; or, where it is empty, the agent itself."""
+    """Return True if an action's actor is this subagent, or the agent itself if `subagent` is empty."""
     return actor.endswith(f":{subagent}") if subagent else ":" not in actor
 
 
 def _effect(event: Event) -> Effect:
-    """What a tool of an agent does. A command is judged by its words; what others bring along may do anything."""
+    """Return the effect of a tool. A command is judged later by its words; a tool from elsewhere may do anything."""
     if event.delegates or event.reads:
         return Effect.NONE
     return Effect.RESTORABLE if event.command or event.edits else Effect.UNKNOWN
@@ -312,16 +314,17 @@ def _key(agent: str, event: Event) -> str:
 
 
 def _key_of(recorded: Recorded) -> str:
-    return str(getattr(recorded.began, "key", ""))
+    return recorded.as_tool.key
 
 
 def _always(how: str) -> str:
-    """What a human is told who wants to be asked no more. A model is not: it might write it by itself."""
+    """Return how a human can stop being asked. Not for the model: it might write that setting itself."""
     return f"To allow it always here: {how}." if how else ""
 
 
 def _title(text: str) -> str:
-    """The first words of a prompt. What looks like a secret is taken out first: half of one does not look like it."""
+    """Return the first words of a prompt. Secrets are removed before cutting, since half a secret is not
+    recognised."""
     plain = "".join(c if c.isprintable() else " " for c in redact(text[:PROMPT_CHARS_MAX]))
     words = " ".join(plain.strip(' "').split())
     return words if len(words) <= TITLE_CHARS_MAX else words[: TITLE_CHARS_MAX - 1] + "…"

@@ -1,4 +1,4 @@
-"""The conversation of an agent, from before what was taken back: how its client goes on from there, in a copy.
+"""Forking an agent's conversation, to continue from before what was taken back.
 
 Claude Code can resume a session up to any entry of its transcript, as a fork. The transcript is only read here.
 """
@@ -22,21 +22,21 @@ SAYING = (
     "What you did after this point was taken back. Read files again before you rely on them. "
     "Do nothing now; wait for the user."
 )
-# For this one question it can only look: whatever its settings allow, what was taken back is not done again.
-# Without any tool at all, a conversation that has used some might not be taken.
+# For this one question the agent can only read: whatever its settings allow, it must not repeat what was taken back.
+# Without any tool at all, the client might not accept a conversation that has used some.
 ONLY_LOOKING = ("--tools", "Read", "--strict-mcp-config")
 WAIT_S = 600
 
 
 class Fork(msgspec.Struct, frozen=True):
-    """How the conversation of one session goes on from before an action."""
+    """A fork of one session's conversation, from before an action."""
 
     session: str
     action: str
     folder: str
     command: tuple[str, ...]
     exact: bool
-    """Whether it is from right before the action. Else all that was said is in it."""
+    """Whether it begins right before the action; otherwise it has the whole conversation."""
 
     def __str__(self) -> str:
         return f"cd {shlex.quote(self.folder)} && {shlex.join(self.command)}"
@@ -45,7 +45,7 @@ class Fork(msgspec.Struct, frozen=True):
         return msgspec.structs.asdict(self)
 
     def make(self) -> str:
-        """Have the client do it, which asks its model; gives the id of the new session."""
+        """Let the client make the fork, which queries its model. Return the id of the new session."""
         try:
             words = [*self.command, "--output-format", "json"]
             done = subprocess.run(
@@ -54,13 +54,13 @@ class Fork(msgspec.Struct, frozen=True):
             return str(json.loads(done.stdout)["session_id"])
         except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired) as error:
             raise BackendError(
-                f"the conversation could not be forked ({error}); what was taken back stays so",
-                hint=f"do it yourself: {self}",
+                f"the conversation could not be forked ({error}); what was taken back stays taken back",
+                hint=f"fork it yourself: {self}",
             ) from error
 
 
 def forks(history: History, taken_back: Iterable[str]) -> list[Fork]:
-    """For each session of which something was taken back, from before the first of it."""
+    """Return a fork for each session with actions that were taken back, from before the first of them."""
     first: dict[str, RecordedAction] = {}
     for action in sorted((history.actions[id] for id in taken_back), key=lambda action: action.seq):
         run = history.runs.get(action.stream)
@@ -70,16 +70,16 @@ def forks(history: History, taken_back: Iterable[str]) -> list[Fork]:
 
 
 def _fork(run: RecordedRun, action: RecordedAction) -> Fork:
-    entry = _entry_before(run.began.ref, str(getattr(action.began, "key", "")))
+    entry = _entry_before(run.began.ref, action.as_tool.key)
     session = run.began.session
     words = ["claude", "--resume", session, "--fork-session"]
-    if entry:  # it takes a place only together with something to say
+    if entry:  # --resume-session-at works only with a prompt
         words = ["claude", "-p", SAYING, *ONLY_LOOKING, *words[1:], "--resume-session-at", entry]
     return Fork(session, action.id, run.began.folder, tuple(words), exact=bool(entry))
 
 
 def _entry_before(transcript: str, call: str) -> str:
-    """The entry of the transcript after which a call was asked for. Nothing where that cannot be told."""
+    """Return the entry of the transcript right before a call, or "" if it is unknown."""
     named = call.encode()
     try:
         with open(transcript, "rb") as lines:

@@ -10,42 +10,40 @@ from pathlib import Path
 import msgspec
 
 from takeback.agents.agent_process import leader_of
-from takeback.agents.dialects import Dialect, dialect
-from takeback.agents.event import SILENT, Event, HookAnswer, HookDecision, Kind, Permission
+from takeback.agents.dialects import dialect
+from takeback.agents.event import SILENT, Dialect, Event, HookAnswer, HookDecision, Kind, Permission
 from takeback.errors import TakebackError
 from takeback.settings import environment
 from takeback.workspace.locate import find_root, registry_of_user
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
 
-# What begins nothing: there is something to say about it only where somebody was at work already.
+# Events that begin nothing: they matter only in a workspace that is already protected.
 IDLE = (Kind.GATE, Kind.SESSION, Kind.AGENT_BEGIN)
 
 Opening = Callable[[Path], AbstractContextManager[Workspace]]
-"""Gives the workspace at a root, for one event."""
+"""Opens the workspace at a root, for one event."""
 
 _log = logging.getLogger("takeback.hook")
 
 
 def once(root: Path) -> Workspace:
-    """For this event alone."""
+    """Open a workspace for this event only."""
     return open_workspace(root, watching=False)
 
 
 def handle(
     agent: str, data: bytes, env: Mapping[str, str], *, opening: Opening = once, pid: int = 0
 ) -> HookAnswer:
-    """Record an event, and give the answer. A call that cannot be protected is refused, or allowed with a warning.
+    """Record an event and return the answer. A call that cannot be protected is refused, or allowed with a warning.
 
-    `pid` is the process that started the hook: the agent, or a shell of it.
+    `pid` is the process that started the hook: the agent, or its shell.
     """
     speech = dialect(agent)
     event = speech.read(data, env)
     if event.kind is Kind.UNREADABLE:
-        warning = f"Takeback could not read what {agent} told it ({event.why}), so this was not protected."
-        if (
-            speech.KINDS.get(event.name) is Kind.BEGIN
-        ):  # by whose settings it could be allowed, nobody can tell
+        warning = f"Takeback could not read an event of {agent} ({event.why}), so this was not protected."
+        if speech.kinds.get(event.name) is Kind.BEGIN:  # which settings could allow it is unknown
             event = msgspec.structs.replace(event, kind=Kind.BEGIN)
             return speech.answer(event, HookDecision(do=Permission.DENY, reason=warning, warning=warning))
         return speech.answer(event, HookDecision(warning=warning))
@@ -54,7 +52,7 @@ def handle(
     try:
         with environment.calling(folder=event.cwd):
             return speech.answer(event, _follow(agent, event, opening, pid))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the agent has to be told: it would go on unprotected
+    except Exception as error:  # noqa: BLE001 - the agent must hear of any error: it would continue unprotected
         found = error if isinstance(error, Unprotected) else Unprotected(error)
         expected = isinstance(found.error, TakebackError)
         _log.info("%s of %s: %s", event.name, agent, found.error, exc_info=None if expected else found.error)
@@ -76,11 +74,11 @@ def _follow(agent: str, event: Event, opening: Opening, pid: int) -> HookDecisio
 
 
 _told: set[tuple[str, str]] = set()
-"""What is missing of Takeback, and the sessions that know it."""
+"""The sessions that know what is missing of Takeback."""
 
 
 class Unprotected(Exception):
-    """An event could not be recorded; and whether a call is refused for it. It never leaves the hook."""
+    """An event could not be recorded. Says whether its call is refused. Never leaves the hook."""
 
     def __init__(self, error: Exception, *, blocks: bool = True) -> None:
         super().__init__(str(error))
@@ -95,7 +93,7 @@ def answer(speech: Dialect, event: Event, failed: Unprotected) -> HookAnswer:
         said = error.message + (f" ({error.hint})" if error.hint else "")
     why = f"Takeback cannot protect this: {said}"
     if isinstance(error, ImportError):
-        # Where a part of Takeback is missing it is as if all of it were: that holds nobody up, and is said once.
+        # A missing part of Takeback counts as Takeback missing: that blocks no agent, and is reported once.
         is_known = (event.session, said) in _told
         _told.add((event.session, said))
         return speech.answer(event, HookDecision(warning="" if is_known else why))
@@ -105,12 +103,11 @@ def answer(speech: Dialect, event: Event, failed: Unprotected) -> HookAnswer:
 
 
 def blocks(opened: Workspace) -> bool:
-    """Whether a call that cannot be recorded is refused.
+    """Return True if a call that cannot be recorded is refused.
 
-    Only settings that a human wrote or accepted can say otherwise. Where the journal cannot be read, nobody can tell
-    who wrote them.
+    Only settings that a human wrote or accepted can allow it. If the journal cannot be read, their author is unknown.
     """
     try:
         return opened.settings.agents.when_unprotected == "block"
-    except Exception:  # noqa: BLE001 - whatever is wrong with them, they allow nothing
+    except Exception:  # noqa: BLE001 - settings that cannot be read allow nothing
         return True

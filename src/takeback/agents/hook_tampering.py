@@ -1,7 +1,7 @@
-"""Hooks that an action changed: an agent may have taken out its own protection, by mistake or not.
+"""Hooks that an action changed: an agent may have removed its own protection, by mistake or not.
 
-An agent reads its settings when a session begins, so nobody can prevent that from here. It is seen at the next look,
-said until a human accepts it with `takeback install`, and taken back like any other change.
+An agent reads its settings when a session begins, so Takeback cannot prevent it. It is noticed at the next look,
+reported until a human accepts it with `takeback install`, and can be taken back like any other change.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from takeback.workspace.workspace import Workspace
 
 
 def warnings(workspace: Workspace, by: str = "") -> list[str]:
-    """What actions, or this one, did to hooks of ours, in words; nothing where a human wrote them last."""
+    """Return warnings about what actions, or this one, did to our hooks; none if a human wrote them last."""
     return [said for action, said in _found(workspace) if by in ("", action)]
 
 
 def accept(workspace: Workspace, agent: str) -> None:
-    """A human has seen the hooks of this agent, and wants them as they are."""
+    """Record that a human accepts the hooks of this agent as they are."""
     for target in _places(agent):
-        workspace.parts.trusted.accept(target)
+        workspace.trusted.accept(target)
 
 
 def _places(agent: str) -> Iterator[Target]:
-    """Every file that may hold its hooks: in the project, and in the user's own folders."""
+    """Yield every file that may have its hooks: in the project, and in the user's own folders."""
     for name in settings.layout(agent).in_project:
         yield Target("files", name)
     hooks = os.path.realpath(agent_files.place(settings.layout(agent).agent, environment.home_folder()))
@@ -54,25 +54,25 @@ def _found(workspace: Workspace) -> Iterator[tuple[str, str]]:
 
 
 def _done(workspace: Workspace, agent: str, name: str, version: Version) -> str:
-    """What happened to hooks of ours since this version, in a word."""
-    before = (workspace.parts.files.text(version) or b"").decode(errors="replace")
+    """Return what happened to our hooks since this version, as a participle, or ""."""
+    before = (workspace.text_of(version) or b"").decode(errors="replace")
     ours: list[str] = []
     try:
         ours = settings.commands(agent, before)
         now = apply.read(workspace.root / os.fsdecode(path_of(name)))
-        if _is_off(agent, now) and not _is_off(agent, before):  # also those that stand in another file
+        if _is_off(agent, now) and not _is_off(agent, before):  # even those in another file
             return "switched off"
         if not ours:  # there was nothing to lose
             return ""
         if settings.missing(agent, now):
-            return "taken out"
+            return "removed"
         return "changed" if settings.hooks(agent, now) != settings.hooks(agent, before) else ""
     except TakebackError:
-        return "spoilt" if ours else ""
+        return "broken" if ours else ""
 
 
 def _is_off(agent: str, text: str) -> bool:
-    """Whether settings tell the agent to run no hooks. What it cannot read tells it nothing."""
+    """Return True if settings tell the agent to run no hooks. Settings that it cannot read do not."""
     try:
         return bool(settings.switched_off(agent, text))
     except UsageError:

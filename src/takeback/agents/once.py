@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def tell(agent: str, data: bytes) -> int:
-    """Answer one event of this agent. Returns the exit code."""
+    """Answer one event of this agent. Return the exit code."""
     try:
         answer = handle(agent, data, os.environ, pid=os.getppid())
     except TakebackError as error:

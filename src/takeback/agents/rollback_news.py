@@ -1,7 +1,8 @@
-"""What an agent is told after a human took something back, so that it does not believe in files that are gone.
+"""News for an agent after a human took something back, so that it does not rely on files that are gone.
 
-It is told once, at the next event of its session that can carry it. What was told is kept in a file of the state
-folder, before the answer goes out. If that answer is lost, the client tells the same event again, and is told again.
+The agent gets the news once, with the answer to the next event of its session that can carry it. A file in the state
+folder records this before the answer is sent. If the answer is lost, the client repeats the event, and gets the news
+again.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ _STAYED = (e.Did.KEPT, e.Did.CONFLICT, e.Did.FAILED, e.Did.UNVERIFIABLE)
 
 
 def news(opened: Workspace, key: str, event: Event) -> str:
-    """What was taken back of what the agent of this event did, as far as it was not told yet."""
+    """Return what was taken back of this agent's work and was not reported to it yet, as text."""
     history = opened.history
-    runs = history.keyed_runs.get(key)
-    if not runs or not history.rollbacks or ids.seq_of(history.rollbacks[-1]) < ids.seq_of(runs[0]):
+    runs, last = history.runs_of_key(key), next(history.rollbacks(), None)
+    if not runs or last is None or last.seq < ids.seq_of(runs[0]):
         return ""
     with opened.lock.held():
         marks = _read(opened)
@@ -65,7 +66,7 @@ def news(opened: Workspace, key: str, event: Event) -> str:
 
 
 class News(NamedTuple):
-    """A rollback, and what it did about what one agent had done."""
+    """A rollback, and its items that concern one agent."""
 
     rollback: RecordedAction
     items: list[e.Item]
@@ -73,9 +74,9 @@ class News(NamedTuple):
 
 
 def _since(history: History, id: str, runs: Sequence[str], event: Event) -> list[News]:
-    """The rollbacks after this one that are done and concern the agent of an event, oldest first."""
+    """Return the completed rollbacks after this id that concern the agent of an event, oldest first."""
     found: list[News] = []
-    for rollback in (history.actions[id] for id in reversed(history.rollbacks)):
+    for rollback in history.rollbacks():
         if rollback.seq <= ids.seq_of(id):
             break
         behind = [(item, list(_behind(history, item.settles))) for item in rollback.items]
@@ -86,7 +87,7 @@ def _since(history: History, id: str, runs: Sequence[str], event: Event) -> list
 
 
 def _behind(history: History, named: Iterable[str]) -> Iterator[RecordedAction]:
-    """These actions; for rollbacks among them, those that they were about."""
+    """Yield these actions; for a rollback among them, the actions that it was about."""
     for action in (history.actions[id] for id in named):
         if action.is_rollback:
             yield from _behind(history, {id for item in action.items for id in item.settles})
@@ -95,12 +96,12 @@ def _behind(history: History, named: Iterable[str]) -> Iterator[RecordedAction]:
 
 
 def _is_mine(action: RecordedAction, runs: Iterable[str], event: Event) -> bool:
-    """Whether it was done in this session: by this subagent; or, for the agent itself, by whomever of it."""
+    """Return True if the action is of this session, and of this subagent if the event is a subagent's."""
     return action.stream in runs and (not event.actor or action.actor.endswith(f":{event.actor}"))
 
 
 def said(fresh: Sequence[News]) -> str:
-    """How each path is now, once, in a few sentences of bounded length."""
+    """Return the present state of each path, once, in a few sentences of bounded length."""
     told = _net(fresh)
     older, latest = told[:-ROLLBACKS_MAX], told[-ROLLBACKS_MAX:]
     sentences = [
@@ -114,10 +115,10 @@ def said(fresh: Sequence[News]) -> str:
 
 
 def _net(fresh: Sequence[News]) -> list[tuple[News, list[e.Item]]]:
-    """Each rollback with the paths on which it had the last word. What a later one left alone is as it was."""
+    """Return each rollback with the items that it decided last. What a later one left alone still counts."""
     last: dict[Target, tuple[int, e.Item]] = {}
     for number, one in enumerate(fresh):
-        for item in _worth_a_word(one):
+        for item in _notable(one):
             if item.did not in _STAYED or item.target not in last:
                 last[item.target] = (number, item)
     words: dict[int, list[e.Item]] = {}
@@ -145,8 +146,9 @@ def _sentence(kind: str, before: str, items: Iterable[e.Item]) -> str:
     return f"{_BEGINNINGS[kind]}: {'; '.join(filter(None, parts)) or 'nothing had changed'}."
 
 
-def _worth_a_word(one: News) -> list[e.Item]:
-    """Not what only had its time put back, and folders only where there is nothing else."""
+def _notable(one: News) -> list[e.Item]:
+    """Return the items worth reporting: not those where only a time was restored, and folders only if there is no
+    file."""
     made = {change.target: change for change in one.rollback.changes}
     told = [
         item
@@ -172,13 +174,13 @@ def _part(names: list[str], one: str, many: str) -> str:
 
 
 def _name(text: str) -> str:
-    """A name on one line: it stands in what a model reads."""
+    """Return a name on one line, since a model reads it."""
     line = " ".join(text.split())
     return line if len(line) <= NAME_CHARS_MAX else line[: NAME_CHARS_MAX - 1] + "…"
 
 
 def _read(opened: Workspace) -> dict[str, tuple[str, str, str]]:
-    """What was told to whom. A damaged file only means that something is told twice."""
+    """Return what was reported to which agent. With a damaged file, news is only repeated."""
     try:
         found = json.loads((opened.state / FILE).read_bytes())
         return {str(name): (str(since), str(upto), str(at)) for name, (since, upto, at) in found.items()}

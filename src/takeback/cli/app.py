@@ -18,62 +18,63 @@ from takeback.errors import TakebackError
 from takeback.settings import environment
 
 COMMANDS = {
-    "init": "Begin to protect a folder, with a first checkpoint",
+    "init": "Start protecting a folder, with a first checkpoint",
     "run": "Run any command as one action that can be taken back",
-    "undo": "Take back what an agent did, and keep what you did meanwhile",
+    "undo": "Take back what an agent did, and keep what you did in the meantime",
     "redo": "Bring back what the last undo or restore took back",
-    "save": "Take a checkpoint; the first word printed is its id",
-    "restore": "Make the workspace equal to a checkpoint, whoever changed it",
-    "status": "Show how things stand",
+    "save": "Take a checkpoint and print its id",
+    "restore": "Put the workspace back to a checkpoint, undoing your own edits too",
+    "status": "Show the state of the workspace, and what waits for you",
     "log": "List what happened, latest first",
-    "show": "Show one run, step, action, approval, intent or checkpoint, and how things stood then",
+    "show": "Show everything that was recorded about one id",
     "diff": "Show what changed",
-    "replay": "Go through a run again, event by event, without any effect",
-    "resume": "Settle what a crash left in doubt, and tell how to go on",
-    "approvals": "List what waits for your word",
-    "approve": "Allow exactly what a question asks for, once",
-    "deny": "Refuse what a question asks for",
-    "handover": "Look after runs that wait for a human",
-    "settle": "Say whether a call in doubt happened",
-    "outbox": "Deliver what runs deferred, and see what waits",
-    "dead": "Look after what could not be delivered",
-    "locks": "See who works on what, and lock it for yourself",
+    "replay": "Show a past run event by event; nothing is executed",
+    "resume": "Show how to continue interrupted runs; --exec continues one",
+    "approvals": "List the requests that wait for your approval",
+    "approve": "Approve one request, exactly as it was made and once",
+    "deny": "Deny one request",
+    "handover": "Take care of runs that wait for a human",
+    "settle": "Record whether a call happened, if Takeback cannot know",
+    "outbox": "List messages that wait to be sent, or start a worker that sends them",
+    "dead": "Retry or drop messages that could not be delivered",
+    "locks": "List, take and release locks",
     "install": "Protect what a coding agent does, with hooks in its own settings",
-    "uninstall": "Take Takeback's hooks out of an agent's settings again",
+    "uninstall": "Remove Takeback's hooks from an agent's settings",
     "doctor": "Prove that your coding agents are protected, with a trial of each",
     "verify": "Check that nothing recorded was lost or altered",
     "plan": "Check a plan against the safety rules, or run it",
-    "export": "Print every event that was recorded, for other programs",
-    "gc": "Let go of content that the limits in takeback.toml do not keep",
-    "du": "Show how much disk the recorded history takes",
-    "store": "See where the history is kept, and take it to another place",
-    "guard": "Make what is written to a PostgreSQL database something that can be taken back",
-    "workflow": "Keep work of several steps safe over restarts",
-    "monitor": "Watch for workflows that nobody works on any more",
-    "daemon": "Look after the process that makes events of agents fast",
-    "completion": "Print the completion script of a shell",
+    "export": "Print every recorded event, for other programs",
+    "gc": "Delete stored content, and compact records, that exceed the limits in takeback.toml",
+    "forget": "Remove the content of a path from every stored version, or the whole history",
+    "du": "Show how much disk space the recorded history takes up",
+    "store": "Show where the history is kept, or move it to another place",
+    "guard": "Make changes to a PostgreSQL database undoable",
+    "workflow": "Keep multi-step work safe across restarts",
+    "monitor": "Watch for abandoned workflows",
+    "daemon": "Control the background process that answers agents' hooks quickly",
+    "completion": "Print the completion script for a shell",
 }
-"""Each command and its help line, known without importing it: the command line starts faster."""
+"""Each command and its help line, listed here so that the command line starts without importing the commands."""
 
 EXIT_CODES = """\b
 Exit codes:
   0  done and verified, or nothing to do
-  2  wrong use
+  2  wrong usage
   3  conflict or refused; nothing was changed
-  4  something outside failed
+  4  something outside Takeback failed
   5  stored data is corrupt
   6  incomplete or unverified; the report says what remains"""
 
 
 class Output(NamedTuple):
-    """Where an error goes. With `run` and `workflow wake`, standard output belongs to the command."""
+    """The form and stream of an error. With `run` and `workflow wake`, standard output belongs to the command."""
 
     json: bool
     to_stderr: bool
 
 
 class LazyGroup(click.Group):
-    """Loads a command's module when the command is called."""
+    """A group that loads a command's module when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -97,9 +98,9 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, message="takeback %(version)s", help="Show the version and exit")
 @click.pass_context
 def app(ctx: click.Context, directory: str | None) -> None:
-    """Take back what an AI agent did, and keep what you did meanwhile
+    """Take back what an AI agent did, and keep what you did in the meantime
 
-    Begin with `takeback run -- COMMAND` and, if it went wrong, `takeback undo`.
+    Start with `takeback run -- COMMAND`. If it goes wrong: `takeback undo`.
     """
     ctx.obj = CommandContext(directory=directory or ".")
 
@@ -125,18 +126,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except TakebackError as error:
         code = _fail(error.code, error.message, error.hint, error.exit_code, output)
     except (BrokenPipeError, SystemExit):
-        # The reader went away (`takeback log | head`): click says that by an exit, and Python would once more.
+        # The reader went away (`takeback log | head`): click exits then, and Python would complain at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except (KeyboardInterrupt, click.Abort):
         code = _fail("interrupted", "Interrupted; the next command finds out what was done", "", 130, output)
-    except Exception as error:  # noqa: BLE001  whatever it is, nobody wants a traceback
+    except Exception as error:  # noqa: BLE001  no error should show the user a traceback
         code = _fail_unexpectedly(error, output)
     sys.exit(code)
 
 
 def _named_run(words: Sequence[str]) -> bool:
-    """Whether standard output belongs to another command: `run` and `workflow wake`, but not `plan run`."""
+    """Return True if standard output belongs to another command: `run` and `workflow wake`, but not `plan run`."""
     rest = [word for before, word in zip(["", *words], words, strict=False) if before != "-C"]
     named = [word for word in rest if not word.startswith("-")]
     return named[:1] == ["run"] or named[:2] == ["workflow", "wake"]
@@ -156,7 +157,7 @@ def _fail(code: str, message: str, hint: str, exit_code: int, output: Output) ->
 
 
 def _fail_unexpectedly(error: Exception, output: Output) -> int:
-    """A mistake of ours: the user gets one sentence, the traceback goes where a report can quote it."""
+    """Report a bug of Takeback: one sentence for the user, and the traceback in a file that a report can quote."""
     if environment.debugging():
         raise error
     trace = "".join(traceback.format_exception(error))
@@ -169,6 +170,6 @@ def _fail_unexpectedly(error: Exception, output: Output) -> int:
             log.write(trace + "\n")
         where = f"the traceback is in {folder / 'errors.log'}; please report it"
     except OSError:
-        # Nowhere to write: the hint then says how to see it.
+        # The file cannot be written: the hint says how to see the traceback.
         pass
-    return _fail("bug", f"this is a mistake in Takeback: {error!r}", where, 4, output)
+    return _fail("bug", f"this is a bug in Takeback: {error!r}", where, 4, output)

@@ -1,4 +1,4 @@
-"""The first checkpoint of a folder, which takes a while: it is said what for."""
+"""The first checkpoint of a folder, which takes a while, so a message says what for."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def first_checkpoint(session: CommandContext, workspace: Workspace, message: str) -> Checkpoint:
-    """Take it, and say beside the output of the command how much is protected from now on."""
+    """Take the first checkpoint, and print to standard error how much is protected from now on."""
     began = time.monotonic()
     checkpoint = workspace.save(message)
-    files, size = workspace.parts.files.counted()
+    files, size = workspace.upkeep.counted()
     if not session.json:
         click.echo(
             f"Protecting {workspace.root} ({plural(files, 'file')}, {sized(size)}): first checkpoint "

@@ -1,18 +1,25 @@
-"""Ids for the shell's completion, each with what it is. Whatever goes wrong, nothing is offered and nothing said."""
+"""Ids for the shell's completion, each with a description. If anything fails, nothing is offered or printed."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from heapq import merge
+from itertools import islice
 
 import click
 from click.shell_completion import CompletionItem
 
-from takeback.cli.render.history import is_worth_a_row, what, what_run, what_step
-from takeback.cli.text import ago, shortened
+from takeback.cli.render.history import what, what_run, what_step
+from takeback.cli.text import ago
 from takeback.core import ids
+from takeback.core.codec import one_line
 from takeback.core.entities import Approval, Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.workspace.describe import call_text, in_doubt
 from takeback.workspace.opening import find_workspace
+from takeback.workspace.workspace import Workspace
 
 OFFERED_MAX = 50
 
@@ -22,71 +29,68 @@ _LIVES = {"handovers": {Life.HANDED_OVER}, "resumable": {Life.INTERRUPTED, Life.
 
 
 def offered(kind: str, ctx: click.Context, begun: str) -> list[CompletionItem]:
-    """The ids that fit, latest first. `diff` takes paths too: where no id fits, the shell offers files."""
+    """Return the matching ids, latest first. `diff` also takes paths: if no id matches, the shell offers files."""
     try:
-        found = _found(kind, ctx, begun)
-    except Exception:  # noqa: BLE001  a half-typed line is no place for an error
+        with _workspace(ctx) as workspace:
+            found = _found(kind, workspace.history, begun) if workspace else []
+    except Exception:  # noqa: BLE001  an error must not appear in a half-typed line
         found = []
     return found if found or kind != "moments" else [CompletionItem(begun, type="file")]
 
 
 def offered_agents(ctx: click.Context, begun: str) -> list[CompletionItem]:
-    """The agents that did something that still stands."""
+    """Return the agents with changes that were not taken back."""
     try:
-        history = _history(ctx)
+        with _workspace(ctx) as workspace:
+            names = _at_work(workspace.history) if workspace else []
     except Exception:  # noqa: BLE001  as above
         return []
-    every = history.actions.values() if history else ()
-    names = {action.actor: None for action in every if action.is_tool and history and history.live(action.id)}
     return [CompletionItem(name) for name in names if name.startswith(begun)]
 
 
-def _history(ctx: click.Context) -> History | None:
+def _at_work(history: History) -> list[str]:
+    return [name for name in history.actors if any(history.live(action.id) for action in history.by([name]))]
+
+
+def _workspace(ctx: click.Context) -> AbstractContextManager[Workspace | None]:
     named, context = ctx.params.get("directory"), ctx.parent
-    while context and not named:  # -C may stand before the command, or before the group that it is in
+    while context and not named:  # -C may come before the command, or before its group
         named, context = context.params.get("directory"), context.parent
-    workspace = find_workspace(named or ".")
-    if workspace is None:
-        return None
-    with workspace:
-        return workspace.history
+    return find_workspace(named or ".") or nullcontext()
 
 
-def _found(kind: str, ctx: click.Context, begun: str) -> list[CompletionItem]:
-    history = _history(ctx)
-    if history is None:
-        return []
-    fitting = [entry for entry in _entries(kind, history) if entry.id.startswith(begun)]
-    fitting.sort(key=lambda entry: ids.seq_of(entry.id), reverse=True)
-    return [CompletionItem(entry.id, help=_described(history, entry)) for entry in fitting[:OFFERED_MAX]]
+def _found(kind: str, history: History, begun: str) -> list[CompletionItem]:
+    every = merge(*_entries(kind, history, begun), key=lambda entry: ids.seq_of(entry.id), reverse=True)
+    fitting = islice((entry for entry in every if entry.id.startswith(begun)), OFFERED_MAX)
+    return [CompletionItem(entry.id, help=_described(history, entry)) for entry in fitting]
 
 
-def _entries(kind: str, history: History) -> list[Entry]:
-    checkpoints = list(history.checkpoints.values())
-    actions = list(history.actions.values())
-    runs = [run for run in history.runs.values() if is_worth_a_row(run)]
+def _entries(kind: str, history: History, begun: str) -> list[Iterator[Entry]]:
+    """Return what is of a kind, the latest first, and reads no more of it than is taken."""
+    actions = (history.actions[id] for id in reversed(history.actions) if id.startswith(begun))
+    checkpoints = (history.checkpoints[id] for id in reversed(history.checkpoints) if id.startswith(begun))
+    runs = history.listed_runs()
+    steps = (step for run, step in history.steps() if run.is_listed)
     if kind == "approvals":
-        return [approval for approval in history.approvals.values() if approval.life is Life.OPEN]
+        return [reversed([one for one in history.unused_approvals() if one.life is Life.OPEN])]
     if kind in _LIVES:
-        return [run for run in history.runs.values() if run.life in _LIVES[kind]]
+        return [reversed([run for run in history.waiting_runs() if run.life in _LIVES[kind]])]
     if kind == "in_doubt":
-        return [action for action in actions if action.is_tool and in_doubt(history, action)]
+        return [reversed([one for one in history.in_doubt() if one.is_tool and in_doubt(history, one)])]
     if kind == "runs":
-        return [*runs]
+        return [runs]
     if kind == "checkpoints":
-        return [*checkpoints]
+        return [checkpoints]
     if kind == "undoable":
-        steps = [step for run in runs for step in run.steps.values()]
-        return [*(a for a in actions if a.kind != "outside" and history.live(a.id)), *runs, *steps]
+        return [(a for a in actions if a.kind != "outside" and history.live(a.id)), runs, steps]
     if kind == "everything":
-        steps = [step for run in runs for step in run.steps.values()]
-        return [*actions, *checkpoints, *runs, *steps, *history.approvals.values()]
-    return [*actions, *checkpoints]
+        return [actions, checkpoints, runs, steps, reversed(history.approvals.values())]
+    return [actions, checkpoints]
 
 
 def _described(history: History, entry: Entry) -> str:
     if isinstance(entry, Checkpoint):
-        return f"{ago(entry.at_us)}: checkpoint {shortened(entry.taken.message, 50)}".rstrip()
+        return f"{ago(entry.at_us)}: checkpoint {one_line(entry.taken.message, 50)}".rstrip()
     if isinstance(entry, RecordedStep):
         return what_step(history, entry)
     if isinstance(entry, Approval):

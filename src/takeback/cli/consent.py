@@ -1,6 +1,6 @@
-"""Settings that hold only once a human has accepted them: shown, and asked for where there is somebody to ask.
+"""Settings that hold only once a human has accepted them: shown, with a question if there is a terminal.
 
-The question is asked once. No event of an agent comes here, and nothing that runs inside of an action is heard.
+The question is asked once. Events of agents never ask, and an answer from inside an action does not count.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from takeback.cli.context import CommandContext
-from takeback.cli.text import paint, printable
+from takeback.cli.text import paint
+from takeback.core.codec import printable
 from takeback.errors import RefusedError
 from takeback.settings import environment, toml
 
@@ -24,18 +25,16 @@ if TYPE_CHECKING:
 
 
 def before_opening(root: Path, state: Path, *, accept: bool) -> None:
-    """Ask about the settings that came with a folder whose history is not begun: one of them may say where."""
-    from takeback.settings.loosening import to_accept
-    from takeback.storage.state import acceptance
+    """Ask about the settings of a folder before its history is begun: one of them may say where to begin it."""
     from takeback.workspace.opening import accept_unopened
+    from takeback.workspace.trusted_settings import declined, unaccepted
 
-    known = acceptance.read(state)
-    asked = [one for one in to_accept(toml.read_config(root)) if one.digest not in known.accepted]
+    asked = unaccepted(root, state)
     if accept and (asked or environment.parent_action()):
         _show(asked)
         if not is_terminal() or click.confirm("Accept this?", default=True, err=True):
             accept_unopened(state, asked)
-    elif not accept and (fresh := [one for one in asked if one.digest not in known.declined]):
+    elif not accept and (fresh := [one for one in asked if one.digest not in declined(state)]):
         if not _may_ask() or environment.parent_action():
             return
         _show(fresh)
@@ -46,10 +45,10 @@ def before_opening(root: Path, state: Path, *, accept: bool) -> None:
 
 
 def after_opening(workspace: Workspace, *, accept: bool) -> None:
-    """Ask about settings of a workspace that is open."""
-    from takeback.storage.state import acceptance
+    """Ask about the settings of an open workspace."""
+    from takeback.workspace.trusted_settings import declined
 
-    offer = workspace.parts.trusted.offer()
+    offer = workspace.trusted.offer()
     digests = [*(one.digest for one in offer.asked), *([offer.digest] if offer.since else [])]
     if accept:
         _refuse_agent(workspace)
@@ -57,34 +56,34 @@ def after_opening(workspace: Workspace, *, accept: bool) -> None:
             return
         _show(offer.asked, offer)
         if not is_terminal() or click.confirm("Accept this?", default=True, err=True):
-            workspace.parts.trusted.accept_offer(offer)
+            workspace.trusted.accept_offer(offer)
         return
-    if set(digests) <= acceptance.read(workspace.state).declined or not _may_ask():
+    if set(digests) <= set(declined(workspace.state)) or not _may_ask():
         return
     if environment.parent_action() or workspace.inside_action():
         return
     _show(offer.asked, offer)
     if click.confirm("Accept this?", default=False, err=True):
-        workspace.parts.trusted.accept_offer(offer)
+        workspace.trusted.accept_offer(offer)
     else:
         _decline(workspace.state, digests)
 
 
 def _refuse_agent(workspace: Workspace) -> None:
-    """An agent cannot accept its own settings. Without a terminal nobody can tell who asks while one is at work."""
+    """Raise RefusedError if an agent may be asking. Without a terminal that is unknown while an agent is at work."""
     workspace.refuse_inside()
     history = workspace.history
     if not is_terminal() and (history.is_in_session or history.open_actions()):
         raise RefusedError(
-            "an agent is at work here, so settings are accepted on a terminal only. Nothing was changed",
-            hint="type it on a terminal, or end the agent's session first",
+            "an agent is at work here, so settings can only be accepted on a terminal. Nothing was changed",
+            hint="run this on a terminal, or end the agent's session first",
         )
 
 
 def _show(asked: Sequence[Setting], offer: Offer | None = None) -> None:
     if offer and offer.since:
         click.echo(f"{toml.FILE} was changed by {offer.since}:", err=True)
-        # A file of somebody else's must not steer the terminal on which it is judged.
+        # The file may be hostile: it must not control the terminal on which it is judged.
         for line in map(printable, offer.diff):
             colour = {"+": "green", "-": "red"}.get(line[:1])
             click.echo(f"  {paint(line, fg=colour) if colour else line}", err=True)
@@ -95,15 +94,14 @@ def _show(asked: Sequence[Setting], offer: Offer | None = None) -> None:
 
 
 def _decline(state: Path, digests: Sequence[str]) -> None:
-    from takeback.storage.state import acceptance
-    from takeback.workspace.trusted_settings import ACCEPT
+    from takeback.workspace.trusted_settings import ACCEPT, decline
 
-    acceptance.note(state, declined=digests)
-    click.echo(f"Not accepted: the defaults hold in their place. Later: {ACCEPT}", err=True)
+    decline(state, digests)
+    click.echo(f"Not accepted, so the defaults hold. To accept later: {ACCEPT}", err=True)
 
 
 def is_terminal() -> bool:
-    """Whether somebody can be asked there."""
+    """Return True if a human can be asked here."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -112,7 +110,7 @@ def _may_ask() -> bool:
 
 
 def may_write(session: CommandContext, diff: str, *, yes: bool) -> None:
-    """Show a change, and ask on a terminal. Raises RefusedError if the answer is no."""
+    """Show a change, and ask on a terminal. Raise RefusedError if the answer is no."""
     if session.json:
         return
     for line in diff.splitlines():

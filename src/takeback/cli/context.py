@@ -1,23 +1,22 @@
-"""What every command shares: the folder it works in, its common options, and its JSON."""
+"""The context that all commands share: their folder, their common options, and their JSON."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from takeback.cli.progress import TerminalProgress
+from takeback.cli.text import CONTROLS, echo
 from takeback.errors import RefusedError, TakebackError, UsageError
 from takeback.settings import environment
 
 if TYPE_CHECKING:
     from takeback.workspace.workspace import Workspace
-from takeback.cli.text import _STEERING, echo
 
 
 class CommandContext(msgspec.Struct):
@@ -30,8 +29,9 @@ class CommandContext(msgspec.Struct):
     progress: TerminalProgress = msgspec.field(default_factory=TerminalProgress)
 
     def workspace(self) -> Workspace:
-        """The protected workspace that is meant, or an error that says how to protect it."""
-        # What opens files is loaded when it is used: `takeback --version` and `--help` need none of it.
+        """Return the workspace of the current folder. Raise an error that says how to protect it, if it is not."""
+        # Modules that open files are loaded on first use: `takeback --version` and `--help` do not need them.
+        from takeback.workspace.locate import find_modules_at
         from takeback.workspace.opening import find_workspace, join_workspace, lost_at
 
         found = find_workspace(".", progress=self.progress) or join_workspace(".", progress=self.progress)
@@ -40,7 +40,7 @@ class CommandContext(msgspec.Struct):
         if found is None:
             raise UsageError(
                 f"{os.getcwd()} is not protected yet, so nothing is recorded",
-                hint="`takeback init` begins; so do `takeback run -- COMMAND` and, for a coding agent, "
+                hint="start with `takeback init`, with `takeback run -- COMMAND` or, for a coding agent, with "
                 "`takeback install AGENT`",
             )
         self.opened.append(found)
@@ -50,12 +50,12 @@ class CommandContext(msgspec.Struct):
     def protect(
         self, *, allow_home: bool = False, asking: bool = False, accept_config: bool = False
     ) -> Workspace:
-        """The workspace that is meant; one that is not protected yet is from now on.
+        """Return the workspace of the current folder; begin to protect it if it is not protected yet.
 
-        With `asking` a human on a terminal is asked about settings that need one; `accept_config` is their answer.
+        With `asking`, ask a human on a terminal about settings that need one; `accept_config` answers yes.
         """
         from takeback.cli import consent
-        from takeback.workspace.locate import find_root, registry_of_user
+        from takeback.workspace.locate import find_modules_at, find_root, registry_of_user
         from takeback.workspace.opening import open_workspace
         from takeback.workspace.store.journal import is_begun
 
@@ -74,7 +74,7 @@ class CommandContext(msgspec.Struct):
         return workspace
 
     def is_inside(self) -> bool:
-        """Whether an agent's action asks: what would allow a thing is said to humans alone."""
+        """Return True inside an agent's action: only humans may see how to allow something."""
         return bool(environment.parent_action()) or any(one.was_inside_action for one in self.opened)
 
     def data(self, value: Any) -> None:
@@ -86,7 +86,7 @@ class CommandContext(msgspec.Struct):
 
 
 class FailedWith(Exception):
-    """An error, and the code to exit with in place of its own."""
+    """An error with another exit code than its own."""
 
     def __init__(self, exit_code: int, error: TakebackError) -> None:
         super().__init__(str(error))
@@ -95,7 +95,7 @@ class FailedWith(Exception):
 
 
 class TakebackCommand(click.Command):
-    """A command that knows -C and --json, as every command does."""
+    """A command with the options -C and --json, as every command has."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **(kwargs | {"add_help_option": False}))
@@ -120,7 +120,7 @@ class TakebackCommand(click.Command):
 
 
 class TakebackGroup(click.Group):
-    """Commands under one word. -C and --json may stand before or after the last of them."""
+    """A group of commands. -C and --json may come before or after the last word."""
 
     command_class = TakebackCommand
 
@@ -153,17 +153,8 @@ def _common_options() -> list[click.Parameter]:
     ]
 
 
-def find_modules_at(root: Path) -> None:
-    """Find tools and undo handlers of the project, as Python started at its top would.
-
-    Last, so that a file there does not take the place of an installed module.
-    """
-    if str(root) not in sys.path:
-        sys.path.append(str(root))
-
-
 def enter(directory: str) -> None:
-    """Work there, so that every path is meant from there."""
+    """Change to this folder, so that every path is relative to it."""
     try:
         if directory != ".":
             environment.began_in(os.getcwd())
@@ -182,8 +173,8 @@ def _print_help(ctx: click.Context, _option: click.Parameter, wanted: bool) -> N
 
 
 def echo_json(text: str) -> None:
-    """Print JSON. On a terminal what would steer it is spelt out as JSON does, so that it still reads the same."""
-    click.echo(_STEERING.sub(_spelt_as_json, text) if sys.stdout.isatty() else text)
+    """Print JSON. On a terminal, control characters are escaped as in JSON, so that the value stays the same."""
+    click.echo(CONTROLS.sub(_spelt_as_json, text) if sys.stdout.isatty() else text)
 
 
 def _spelt_as_json(found: re.Match[str]) -> str:

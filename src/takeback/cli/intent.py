@@ -1,4 +1,4 @@
-"""How one intent is shown, whichever command asks for it."""
+"""The output of one intent, shared by several commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def show_intent(session: CommandContext, workspace: Workspace, queued: Queued) -> None:
-    """Print all that is known of an intent."""
+    """Print everything known about an intent."""
     records = workspace.journal.read(after=ids.seq_of(queued.id) - 1)
     if session.json:
         attempts = workspace.outbox.attempts(queued.id)

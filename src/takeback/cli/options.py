@@ -14,7 +14,8 @@ ON_CONFLICT = click.option(
     type=click.Choice(["stop", "keep", "merge", "overwrite"]),
     default="stop",
     show_default=True,
-    help="Where somebody else changed the same file since: stop everything, keep theirs, merge, or overwrite",
+    help="If somebody else has changed the same file since: stop and change nothing, keep their version, merge, or "
+    "overwrite their version",
 )
 
 INTERVAL_MAX_S = 7 * 86400
@@ -22,7 +23,7 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
 
 def interval(_ctx: click.Context, parameter: click.Parameter, written: str | None) -> float | None:
-    """The seconds of a length of time, such as `30s`, `5m` or `1h`."""
+    """Return a length of time such as `30s`, `5m` or `1h` in seconds."""
     if written is None:
         return None
     found = re.fullmatch(r"([0-9]{1,9})([smh])", written)
@@ -40,7 +41,7 @@ def intervals(_ctx: click.Context, _parameter: click.Parameter, begun: str) -> l
 
 
 def ids_of(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
-    """Let the shell complete ids. What finds them is loaded when a shell asks, and not before."""
+    """Let the shell complete ids. The code that finds them is loaded only when a shell asks."""
 
     def complete(ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[Any]:
         from takeback.cli.completion import offered

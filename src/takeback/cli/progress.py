@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class TerminalProgress:
-    """Tells how far long work has come, on one line that goes away again: `takeback.ports.Progress`."""
+    """The progress of long work on one line, which is cleared at the end: `takeback.ports.Progress`."""
 
     def __init__(self) -> None:
         self.wanted = sys.stderr.isatty() and environment.wants_colour()
@@ -24,10 +24,10 @@ class TerminalProgress:
         self._said = 0.0
 
     def __call__(self, what: str, items: Iterable[T], total: int, /) -> Iterable[T]:
-        return self._told(what, items, total) if self.wanted else items
+        return self._shown(what, items, total) if self.wanted else items
 
-    def _told(self, what: str, items: Iterable[T], total: int) -> Iterator[T]:
-        # Work in several parts is one wait for the human; a new one begins after a while without any.
+    def _shown(self, what: str, items: Iterable[T], total: int) -> Iterator[T]:
+        # Several parts of work in a row are one wait for the human.
         if (now := time.monotonic()) - self._ended > WAIT_S:
             self._began = now
         try:

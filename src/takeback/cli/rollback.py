@@ -1,4 +1,4 @@
-"""How undo, redo and restore answer: the report, the conversations that can go on from before it, the exit code."""
+"""The output of undo, redo and restore: the report, conversations that can be forked, and the exit code."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def answer(
     forking: bool = False,
     paths: Sequence[str] = (),
 ) -> int:
-    """Print what came of a rollback, and return the exit code.
+    """Print the result of a rollback, and return the exit code.
 
-    `last`: nobody said what is to be undone. `forking`: conversations are to go on from before it. `paths`: only
-    these were meant.
+    `last`: the user did not name what to undo. `forking`: fork conversations from before it. `paths`: only these were
+    taken back.
     """
     if session.json:
         session.data(_data(history, report, last=last, forking=forking))
@@ -48,14 +48,14 @@ def show(
     last: bool = False,
     forking: bool = False,
 ) -> None:
-    """Print a report, and how conversations go on from before it; with `forking` they do."""
+    """Print a report, and how to fork conversations from before it; with `forking`, fork them."""
     for line in report_lines(history, report, last=last):
         if line.err:
             click.echo(line.text, err=True)
         else:
             session.line(line.text)
     for talk in (talk for talk in _conversations(history, report) if talk.exact or forking):
-        since = "from before it" if talk.exact else "with all that was said"
+        since = "from before it" if talk.exact else "as a whole"
         new = f"claude --resume {talk.make()}" if forking else str(talk)
         session.line(f"The conversation {since}, in a copy:  {new}")
 
@@ -71,7 +71,7 @@ def _data(history: History, report: RollbackReport, *, last: bool, forking: bool
 
 
 def _conversations(history: History, report: RollbackReport) -> list[Fork]:
-    """How the agents' conversations can go on from before what was taken back."""
+    """Return how agents' conversations can be forked from before what was taken back."""
     from takeback.agents.fork_conversation import forks
 
     if report.kind != "undo" or report.preview or not report.achieved:

@@ -1,4 +1,4 @@
-"""Commands of ours in the host's own scheduler: which words it runs, and what it needs to run them."""
+"""Our commands in the host's own scheduler: the command line, and what it needs to run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,20 @@ scheduler_option = click.option(
     type=click.Choice(["auto", *SCHEDULERS]),
     default="auto",
     show_default=True,
-    help="Who looks at the clock",
+    help="The scheduler to use",
 )
 every_option = click.option(
-    "--every-min", type=click.IntRange(1, 59), default=10, show_default=True, help="Minutes between two looks"
+    "--every-min",
+    type=click.IntRange(1, 59),
+    metavar="MINUTES",
+    default=10,
+    show_default=True,
+    help="The time between two checks",
 )
 linger_option = click.option(
-    "--linger", is_flag=True, help="With systemd: also while you are not logged in (loginctl enable-linger)"
+    "--linger",
+    is_flag=True,
+    help="With systemd: run even while you are not logged in (loginctl enable-linger)",
 )
 print_option = click.option(
     "--print", "only_print", is_flag=True, help="Show what would be installed, and install nothing"
@@ -47,14 +54,14 @@ def kind_of(scheduler: str) -> str:
 def scheduled(
     what: str, kind: str, words: Sequence[str], every_min: int = 10, *, path: str = "", first_min: int = 0
 ) -> Schedule:
-    """`takeback WORDS` in the workspace that we are in, by this scheduler. `what` is the task, for its name."""
+    """Return a schedule for `takeback WORDS` in the workspace here. `what` is the task, for its name."""
     from takeback.workflows.schedules import schedule
 
     registry = registry_of_user()
     root = find_root(".", registry)
     environment = [f"TAKEBACK_HOME={registry.home}"] if settings_environment.names_state_home() else []
     environment += [f"PATH={path}"] if path else []
-    # -P: a file in the workspace must not pose as a module of Python.
+    # -P: a file in the workspace must not replace a module of Python.
     program = [
         *(["/usr/bin/env", *environment] if environment else []),
         sys.executable,
@@ -68,23 +75,23 @@ def scheduled(
 
 
 def texts_of(made: Schedule) -> dict[str, str]:
-    """What would be written, for people."""
+    """Return the texts that would be written, by path."""
     texts = {str(path): data.decode() for path, data in made.files().items()}
     return texts or {"crontab": getattr(made, "lines", str)()}
 
 
 def lingering_lines(made: Schedule, again: str) -> list[str]:
-    """That it runs only while its user is logged in, where that is so, and the command that changes it."""
+    """Return lines that say that it runs only while its user is logged in, if so, and how to change that."""
     if made.lingers():
         return []
     return [
-        "  runs only while you are logged in: systemd ends your timers when you log out",
-        f"  also when you are not   {again} --linger",
+        "  runs only while you are logged in: systemd stops your timers when you log out",
+        f"  to run it always   {again} --linger",
     ]
 
 
 def absolute(words: Sequence[str]) -> list[str]:
-    """A command whose program is found whatever the scheduler's PATH is."""
+    """Return a command with the full path of its program, since the scheduler may have another PATH."""
     found = shutil.which(words[0])
     if found is None:
         raise UsageError(

@@ -6,18 +6,15 @@ import math
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from takeback.settings import environment
 
-if TYPE_CHECKING:
-    pass
-
 
 def ago(at_us: int) -> str:
-    """A moment as a person says it."""
+    """Return a time as a person says it."""
     seconds = time.time() - at_us / 1e6
     if seconds < 2:
         return "just now"
@@ -29,7 +26,7 @@ def ago(at_us: int) -> str:
 
 
 def until(at_us: int) -> str:
-    """How long there is until a moment, as a person says it."""
+    """Return the time left until a moment, as a person says it."""
     seconds = math.ceil(at_us / 1e6 - time.time())
     for size, unit in ((3600, "h"), (60, "min")):
         if seconds >= size:
@@ -38,26 +35,30 @@ def until(at_us: int) -> str:
 
 
 def iso(at_us: int) -> str:
-    """A moment for machines: ISO 8601, UTC."""
+    """Return a time for machines: ISO 8601, UTC."""
     whole, rest = divmod(at_us, 1_000_000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{rest:06d}Z"
 
 
-def shortened(text: str, most: int) -> str:
-    """A text on one line, cut where it gets long. What would steer a terminal is spelt out."""
-    line = printable(" ".join(text.split()))
-    return line if len(line) <= most else line[: most - 1] + "…"
+def day(at_us: int) -> str:
+    """Return the date of a moment, in UTC."""
+    return time.strftime("%Y-%m-%d", time.gmtime(at_us // 1_000_000))
 
 
-# What would steer a terminal, or reorder what it shows. Tabs, line ends and colours stay.
-_STEERING = re.compile(
+def moment(at_us: int) -> str:
+    """Return a time to the minute, in UTC."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at_us // 1_000_000))
+
+
+CONTROLS = re.compile(
     "(?!\x1b\\[[0-9;]{1,9}m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
+"""Characters that control a terminal, or reorder its text. Tabs, line ends and colours are not among them."""
 
 
 def visible(text: str) -> str:
-    """Return this text as a terminal may show it: what would steer the terminal is spelt out, colours too."""
-    return _STEERING.sub(_spelt, text.replace("\x1b", "\\x1b"))
+    """Return this text as a terminal may show it: with control characters escaped, including colours."""
+    return CONTROLS.sub(_spelt, text.replace("\x1b", "\\x1b"))
 
 
 def _spelt(found: re.Match[str]) -> str:
@@ -65,21 +66,16 @@ def _spelt(found: re.Match[str]) -> str:
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print for a person. Only colours may steer their terminal, whatever file or name the text quotes.
+    """Print for a person. Only colours may control the terminal, whatever file or name the text quotes.
 
-    What is not a terminal gets the text as it is: a diff is a patch there.
+    A file or pipe gets the text unchanged: there, a diff is a patch.
     """
     stream = sys.stderr if err else sys.stdout
-    click.echo(_STEERING.sub(_spelt, text) if stream.isatty() else text, err=err)
-
-
-def printable(line: str) -> str:
-    """A line in which what would steer a terminal, or turn its text around, is spelt out."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    click.echo(CONTROLS.sub(_spelt, text) if stream.isatty() else text, err=err)
 
 
 def sized(count: int) -> str:
-    """Bytes as a person says them."""
+    """Return a number of bytes as a person says it."""
     size, unit = float(count), "B"
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000 or unit == "GB":
@@ -93,10 +89,10 @@ def plural(count: int, noun: str, many: str = "") -> str:
 
 
 def colours() -> bool:
-    """Whether the output is a terminal that wants colour."""
+    """Return True if the output is a terminal that wants colour."""
     return sys.stdout.isatty() and environment.wants_colour()
 
 
 def paint(text: str, **style: Any) -> str:
-    """Colour on a terminal only; the meaning never depends on it."""
+    """Add colour on a terminal only; the meaning never depends on it."""
     return click.style(text, **style) if colours() else text

@@ -1,1 +1,1 @@
-"""Old names that were documented, kept as aliases: what a command would do is in `takeback.shell`."""
+"""Old documented names, kept as aliases: the judge of commands is in `takeback.shell`."""

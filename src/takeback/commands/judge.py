@@ -9,7 +9,7 @@ from takeback.shell.classify import classify
 __all__ = ["classify"]
 
 warnings.warn(
-    "takeback.commands.judge is deprecated and will go: import classify from takeback.shell.classify",
+    "takeback.commands.judge is deprecated and will be removed: import classify from takeback.shell.classify",
     DeprecationWarning,
     stacklevel=2,
 )

@@ -1,6 +1,6 @@
 """The one idea: every effect is a change of a target from one version to another.
 
-Files, git refs, rows, memory and calls all speak it, so that one rule (rollback.py) takes them all back.
+Files, git refs, rows, memory and calls are all described this way, so one rule (rollback.py) takes them all back.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ from typing import Any
 import msgspec
 
 OUTSIDE = "outside"
-"""The resource of paths outside the workspace, as far as an action names them."""
+"""The resource for paths outside the workspace that an action names."""
+IN_ROOT = ("files", "sqlite")
+"""The resources whose targets are paths below the root of the workspace."""
+OF_PATHS = (*IN_ROOT, OUTSIDE)
+"""The resources whose targets have paths for names."""
 
 
 class Target(
@@ -30,7 +34,7 @@ class Target(
 
     @property
     def said(self) -> str:
-        """Its name for people: of what a run remembers, the key and whose it is."""
+        """The name for people; for memory, the key and its run."""
         if self.resource != "memory":
             return str(self)
         keys = self.name.removeprefix("/").replace("~1", "/").replace("~0", "~")
@@ -43,8 +47,8 @@ class Version(
     """One state of a target.
 
     `id` is what compare-and-swap compares: versions with equal ids are the same. `stamp` is restored with the
-    version but is no conflict by itself (a file's mtime); it counts only in a change of nothing else. `data` is
-    what the resource needs besides to put the version back; it is never compared.
+    version but is not a conflict by itself (a file's mtime); it is compared only if nothing else changed. `data` is
+    what else the resource needs to put the version back; it is never compared.
     """
 
     id: str
@@ -53,38 +57,38 @@ class Version(
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nobody could look when it was recorded: there may be something, or nothing at all."""
+        """True if the target could not be looked at when this was recorded; it may or may not exist."""
         return isinstance(self.data, dict) and bool(self.data.get("unknown"))
 
     def alike(self, other: Version) -> bool:
-        """The same, down to the stamp."""
+        """Return whether both versions are the same, including the stamp."""
         return self.id == other.id and self.stamp == other.stamp
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Version) and other.id == self.id
 
     def __ne__(self, other: object) -> bool:
-        # A Struct has its own idea of this one, which does not follow from __eq__.
+        # A Struct defines its own __ne__, which does not follow from __eq__.
         return not self == other
 
     def __hash__(self) -> int:
         return hash(self.id)
 
     def __bool__(self) -> bool:
-        """True where something is there."""
+        """Return True if the target exists in this version."""
         return self.id != ABSENT_ID
 
 
 ABSENT_ID = "absent"
 ABSENT = Version(ABSENT_ID)
-"""The version of a target that is not there."""
+"""The version of a target that does not exist."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
-    """A target went from `before` to `after`.
+    """The step of a target from version `before` to version `after`.
 
-    `shared_with` names other actions that were open at the same time and may have written it instead; it is
-    recorded once, with the action that ended first. `in_doubt` says that nobody can prove whose it is.
+    `shared_with` names other actions that were open at the same time and may have made the change instead; the
+    change is recorded once, with the action that ended first. `in_doubt` means that it cannot be proved who made it.
     """
 
     target: Target
@@ -98,7 +102,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_u
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """A change as history knows it: with the action that made it and its place in the workspace's order."""
+    """A change in the history: with the action that made it and its sequence number in the workspace."""
 
     seq: int
     action: str
@@ -107,3 +111,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     @property
     def target(self) -> Target:
         return self.change.target
+
+
+def is_within(name: str, within: str) -> bool:
+    """Return whether a name is that of a path, or of something below it; an empty `within` holds every name."""
+    return not within or name == within or name.startswith(f"{within}/")

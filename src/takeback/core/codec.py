@@ -1,4 +1,4 @@
-"""How values become bytes, and bytes become names.
+"""Encoding of values as bytes, and digests of bytes as names.
 
 Two encodings, for two jobs. Events are stored as the exact bytes that were hashed, so they only have to be
 deterministic: msgspec with sorted keys, which is fast. Values whose digest must be the same in every language
@@ -21,12 +21,12 @@ _INTEGER_MAX = 2**53 - 1
 
 
 def digest(data: bytes) -> str:
-    """Name these bytes. The prefix tells the algorithm, so that another one can follow."""
+    """Return the digest of these bytes. Its prefix names the algorithm, so that another can be added later."""
     return f"{ALGORITHM}:{blake3(data).hexdigest()}"
 
 
 def _portable(value: Any, path: str) -> Any:
-    """Turn a value into what canonical JSON can hold, or say where it cannot."""
+    """Convert a value to what canonical JSON can hold; raise UsageError with the path of what it cannot."""
     match value:
         case None | bool() | str():
             return value
@@ -47,7 +47,7 @@ def _portable(value: Any, path: str) -> Any:
         case msgspec.Struct():
             return _portable(msgspec.structs.asdict(value), path)
     try:
-        # Dataclasses, dates, enums, UUIDs, bytes: whatever msgspec has a plain form for.
+        # Dataclasses, dates, enums, UUIDs, bytes: everything msgspec can convert.
         plain = msgspec.to_builtins(value)
     except (TypeError, ValueError) as error:
         raise UsageError(
@@ -58,17 +58,17 @@ def _portable(value: Any, path: str) -> Any:
 
 
 def canonical(value: Any) -> bytes:
-    """Encode a value so that equal values give equal bytes, in any language."""
+    """Encode a value so that equal values have equal bytes, in any language."""
     return rfc8785.dumps(_portable(value, "value"))
 
 
 def value_digest(value: Any) -> str:
-    """Name a value by its canonical form."""
+    """Return the digest of a value's canonical form."""
     return digest(canonical(value))
 
 
-# Paths are bytes, JSON is text. What is valid UTF-8 and harmless on a terminal stays as it is; the rest is
-# written \xNN, and a backslash doubles. The form is reversible and safe to print.
+# Paths are bytes, JSON is text. Printable UTF-8 stays as it is; every other byte is written \xNN, and a
+# backslash is doubled. The form is reversible and safe to print.
 
 _ESCAPED = re.compile(rb"\\(\\|x[0-9a-f]{2})")
 
@@ -91,10 +91,21 @@ def text_of(path: bytes) -> str:
     return "".join(map(_escape, text))
 
 
-def written(text: str) -> str:
-    """A text in which bytes that are not UTF-8 came as Python keeps them, as one that every reader can hold.
+def printable(line: str) -> str:
+    """Return a line with characters that would control a terminal, or reverse its text, escaped."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
 
-    Like a path it is then reversible; one that is UTF-8 stays as it is.
+
+def one_line(text: str, most: int) -> str:
+    """Return a text as one printable line, cut if it is long."""
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def written(text: str) -> str:
+    """Return text that contains undecodable bytes (Python's surrogate escapes) as valid Unicode.
+
+    Such text is escaped like a path, reversibly; all other text stays as it is.
     """
     try:
         text.encode()
@@ -104,7 +115,7 @@ def written(text: str) -> str:
 
 
 def path_of(text: str) -> bytes:
-    """The bytes that `text_of` wrote."""
+    """Return the path that `text_of` wrote as this text."""
     return _ESCAPED.sub(_unescape, text.encode())
 
 

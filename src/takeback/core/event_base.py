@@ -1,4 +1,4 @@
-"""What every event is: frozen, named by a tag, and read back only if nothing in it is unknown. And what many have."""
+"""The base of all events (frozen, named by a tag, refused if it has an unknown field), and the marks in them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ class Base(
     pass
 
 
+LEFT_OUT = "left out: "
+"""How a mark begins to say that a framework's store is left out."""
+
+
 class Mark(Base, frozen=True, tag=False):
-    """Where a resource stood at one moment. `state` leads the resource to it; `evidence` says what proved it."""
+    """The state of a resource at one moment. `state` identifies it to the resource; `evidence` is its proof."""
 
     resource: str
     state: str
     evidence: str = ""
     stated: tuple[str, ...] = ()
-    """What the mark does not cover, in words: excluded, unreadable, of an unsupported kind."""
+    """What the mark does not cover, as text for people: excluded, unreadable, of an unsupported kind."""
+
+    @property
+    def left_out(self) -> list[str]:
+        """The stores of frameworks that it does not cover, each with what is in it."""
+        return [line.removeprefix(LEFT_OUT) for line in self.stated if line.startswith(LEFT_OUT)]

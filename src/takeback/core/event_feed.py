@@ -1,4 +1,4 @@
-"""Which events go to a webhook in which message. Each message says where the one before it ended, so a gap shows."""
+"""Messages of events for a webhook. Each message says where the one before it ended, so that a gap is noticed."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from takeback.core.export import PREFIX, as_line, type_of
 from takeback.core.record import Record
 
 MOST = 100
-"""So many events are in a message."""
+"""The most events in one message."""
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What is sent: of the events behind `after` up to `through`, those that are wanted."""
+    """The wanted events behind `after`, up to and including `through`."""
 
     after: int
     through: int
     events: tuple[dict[str, Any], ...]
 
     def payload(self, source: str) -> dict[str, Any]:
-        """The body: what Standard Webhooks calls type, timestamp and data."""
+        """Return the body: type, timestamp and data as in Standard Webhooks."""
         data = {"source": source, "after": self.after, "through": self.through, "events": list(self.events)}
         return {"type": f"{PREFIX}events", "timestamp": self.events[-1]["at"], "data": data}
 
     def key(self, source: str, name: str) -> str:
-        """The id of the message, the same for every attempt at it."""
+        """Return the id of the message, which is the same for every attempt."""
         return f"msg_{digest(f'{source} {name} {self.after}'.encode()).partition(':')[2][:32]}"
 
 
 def message(records: Iterable[Record], after: int, types: Collection[str], through: int = 0) -> Message:
-    """The next message from these records, which follow `after`; one without events is not worth sending.
+    """Return the next message from these records, which follow `after`. A message without events is not sent.
 
-    With `through` it is the one that ends there, as it was attempted before.
+    With `through`, return the message that ends there, as it was attempted before.
     """
     last, found = after, []
     for record in records:

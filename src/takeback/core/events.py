@@ -1,4 +1,4 @@
-"""What can be written into the journal.
+"""The events of the journal.
 
 Events are facts: frozen, named by a tag that never changes its meaning, and complete in themselves. A field may
 be added with a default; anything else is a new tag. `EVENTS_VERSION` rises with every such addition, and a
@@ -14,14 +14,18 @@ from takeback.core import event_base, ids, intents, seats
 from takeback.core.change import Change, Target
 from takeback.core.event_base import Base as _Base
 
-EVENTS_VERSION = 6
+EVENTS_VERSION = 9
 
 Mark = event_base.Mark
-"""Where a resource stood at one moment."""
+"""The state of a resource at one moment."""
+
+
+ANSWER = "(answer)"
+"""The tool of an action that is the answer of a model, kept for a resumed thread."""
 
 
 class Effect(StrEnum):
-    """How an action can be taken back, in the order of care. Never guessed as safe."""
+    """How an action can be taken back, from least to most care. Never guessed as safe."""
 
     NONE = "none"
     RESTORABLE = "restorable"
@@ -29,7 +33,7 @@ class Effect(StrEnum):
     COMPENSABLE = "compensable"
     DEFERRED = "deferred"
     UNKNOWN = "unknown"
-    """Nobody declared it, or its words do not tell. What it changed where we look is captured and taken back."""
+    """Not declared, or the command cannot be judged. What it changed where we look is captured and taken back."""
     IRREVERSIBLE = "irreversible"
 
 
@@ -63,7 +67,7 @@ class Did(StrEnum):
 
 
 class Process(_Base, frozen=True, tag=False):
-    """Who runs an action, so that a later start can tell whether it still lives."""
+    """The process that runs an action, so that a later start can find out whether it still lives."""
 
     pid: int
     started: str
@@ -87,10 +91,15 @@ class RunBegan(_Base, frozen=True, tag="run-began"):
     command: tuple[str, ...] = ()
     autopilot: bool = False
     folder: str = ""
-    """Where the command was given."""
+    """The folder in which the command was started."""
     detached: bool = False
-    """It is not the work of one process, so the end of none ends it, unless `process` names one."""
+    """True for a session: the end of a process does not end it, unless `process` names that process."""
     process: Process | None = None
+    thread: bool = False
+    """True for a thread: a detached run whose calls have their own processes, and which goes on after a commit.
+
+    Since version 8.
+    """
 
 
 class RunEnded(_Base, frozen=True, tag="run-ended"):
@@ -99,12 +108,14 @@ class RunEnded(_Base, frozen=True, tag="run-ended"):
 
 
 class RunInterrupted(_Base, frozen=True, tag="run-interrupted"):
-    """The process of the run died; found at a later start."""
+    """The process of the run died, as a later start found out."""
 
     why: str = ""
 
 
 class RunResumed(_Base, frozen=True, tag="run-resumed"):
+    """The run goes on: after an interruption, or as a thread also after its end."""
+
     actor: str = ""
 
 
@@ -121,7 +132,7 @@ class RunTaken(_Base, frozen=True, tag="run-taken"):
 
 
 class RunReturned(_Base, frozen=True, tag="run-returned"):
-    """The human gives the run back; it can be resumed."""
+    """The human returned the run; it can be resumed."""
 
     actor: str = ""
     note: str = ""
@@ -131,7 +142,7 @@ class StepBegan(_Base, frozen=True, tag="step-began"):
     name: str
     parent: str = ""
     ref: str = ""
-    """What it is known by elsewhere, as the prompt of an agent that it answers."""
+    """Its id elsewhere, such as that of the agent's prompt."""
 
 
 class StepEnded(_Base, frozen=True, tag="step-ended"):
@@ -141,14 +152,14 @@ class StepEnded(_Base, frozen=True, tag="step-ended"):
 
 
 class Handlers(_Base, frozen=True, tag=False):
-    """How a call can be taken back: names of functions that any process can import."""
+    """The functions that take a call back or check it, by names that any process can import."""
 
     undo: str = ""
     check: str = ""
 
 
 class ActionBegan(_Base, frozen=True, tag="action-began"):
-    """Durable before the tool runs, so that whatever the tool did has a record to be settled against."""
+    """Durable before the tool runs, so that after a crash there is a record to settle."""
 
     name: str
     effect: Effect
@@ -160,25 +171,27 @@ class ActionBegan(_Base, frozen=True, tag="action-began"):
     key: str = ""
     marks: tuple[Mark, ...] = ()
     arguments: Any = None
-    """What may be seen by everybody who sees the log; `full` names the content that holds all of it, if more."""
+    """What the log may show. If that is not all, `full` names the blob with all of it."""
     full: str = ""
     process: Process | None = None
     handlers: Handlers | None = None
     call_key: str = ""
-    """What a provider is given to know the same intent by."""
+    """The idempotency key that the other system gets."""
     tool: str = ""
-    """The function, as the rules know it: `package.module:function`."""
+    """The function, as rules name it: `package.module:function`."""
     intent: str = ""
-    """For a key that was given: the digest of what it was given for."""
+    """The digest of what the caller's key was used for."""
     outside: tuple[str, ...] = ()
-    """Places outside the workspace that it names and that are captured, each with everything below it.
+    """Captured places outside the workspace that the action names, each with everything below it.
 
-    One that ends in `*/` is every name in its folder that begins so; no path ends in a slash.
+    An entry that ends in `*/` stands for every name in its folder with that prefix; a plain path never ends in `/`.
     """
     uncaptured: tuple[str, ...] = ()
-    """What it names there and that is not captured, in words."""
+    """What the action names outside that is not captured, as text for people."""
     brand: int = 0
-    """What everything that it starts inherits from `process`, and by which it is found; 0 where it has none."""
+    """A number that all processes started by it inherit, and by which they are found; 0 if there is none."""
+    paths: tuple[str, ...] = ()
+    """The paths in the workspace that it names as those that it writes, each with all below it. Since version 8."""
 
 
 class ActionDetached(_Base, frozen=True, tag="action-detached"):
@@ -192,7 +205,7 @@ class ActionDetached(_Base, frozen=True, tag="action-detached"):
     result: Any = None
     full: str = ""
     processes: tuple[Process, ...] = ()
-    """Those that were found then. Where there are none its agent has said so, and says when it is over."""
+    """The processes found then. If there are none, the agent reported the background work and reports its end."""
 
 
 class ActionEnded(_Base, frozen=True, tag="action-ended"):
@@ -205,11 +218,11 @@ class ActionEnded(_Base, frozen=True, tag="action-ended"):
     result: Any = None
     full: str = ""
     unsure: bool = False
-    """It may have been over long before: whose its changes are is in doubt, also those that were seen earlier."""
+    """It may have ended long before, so all its changes are in doubt, including those seen earlier."""
 
 
 class ActionNoted(_Base, frozen=True, tag="action-noted"):
-    """An action without any effect, told as a whole when it is over: there is nothing to settle if it was not."""
+    """An action without any effect, recorded only when it is over: after a crash there is nothing to settle."""
 
     name: str
     outcome: Outcome
@@ -225,7 +238,7 @@ class ActionNoted(_Base, frozen=True, tag="action-noted"):
 
 
 class ActionRefused(_Base, frozen=True, tag="action-refused"):
-    """Policy, or a human, said no; the action did not begin."""
+    """Policy or a human refused the action; it did not begin."""
 
     name: str
     effect: Effect
@@ -235,7 +248,7 @@ class ActionRefused(_Base, frozen=True, tag="action-refused"):
 
 
 class ApprovalAsked(_Base, frozen=True, tag="approval-asked"):
-    """An action waits for a human's word. `payload` is the digest of exactly what is to be done."""
+    """An action waits for a human's approval. `payload` is the digest of exactly what is to be done."""
 
     name: str
     effect: Effect
@@ -244,7 +257,7 @@ class ApprovalAsked(_Base, frozen=True, tag="approval-asked"):
     arguments: Any = None
     why: str = ""
     key: str = ""
-    """The action that it was asked for, where another process may come back for the answer."""
+    """The key of the action it was asked for, if another process may come back for the answer."""
 
 
 class ApprovalAnswered(_Base, frozen=True, tag="approval-answered"):
@@ -255,7 +268,7 @@ class ApprovalAnswered(_Base, frozen=True, tag="approval-answered"):
 
 
 class ApprovalUsed(_Base, frozen=True, tag="approval-used"):
-    """An approval holds once."""
+    """The approval was used; it is valid only once."""
 
     approval: str
 
@@ -273,7 +286,7 @@ class ActionSettled(_Base, frozen=True, tag="action-settled"):
 
 
 class ActionTold(_Base, frozen=True, tag="action-told"):
-    """A later word on an action of which nobody could tell whether it happened: a human's, or its check's."""
+    """A later answer, from a human or the call's check, to whether an action in doubt happened."""
 
     action: str
     happened: bool
@@ -281,6 +294,12 @@ class ActionTold(_Base, frozen=True, tag="action-told"):
     actor: str = ""
     result: Any = None
     full: str = ""
+
+
+class ActionDelivered(_Base, frozen=True, tag="action-delivered"):
+    """The result of a call reached its caller and is stored there, so a resumed caller knows it. Since version 8."""
+
+    action: str
 
 
 class CheckpointTaken(_Base, frozen=True, tag="checkpoint-taken"):
@@ -305,14 +324,54 @@ class ChangesSeen(_Base, frozen=True, tag="changes-seen"):
 
 
 class ConfigAccepted(_Base, frozen=True, tag="config-accepted"):
-    """A human has accepted a settings file: as an action wrote it, or what in it has to be accepted by a human."""
+    """A human accepted a settings file that an action wrote, or settings in it that need a human's acceptance."""
 
     version: str
     actor: str = ""
     path: str = "takeback.toml"
-    """Which file. Since version 4; before that there was but one."""
+    """The file. Since version 4; before that there was only one."""
     settings: tuple[str, ...] = ()
-    """What in it had to be accepted, each as it was shown. Since version 6."""
+    """The settings that had to be accepted, each as it was shown. Since version 6."""
+
+
+class ContentForgotten(_Base, frozen=True, tag="content-forgotten"):
+    """A human had content removed from every stored version, durable before any of it is. Since version 7.
+
+    What was recorded before this event does not keep the content any more; what is recorded later keeps it again.
+    """
+
+    paths: tuple[str, ...]
+    """The paths that were named, as text."""
+    contents: tuple[str, ...]
+    """The names of the content, in hex: of files, of databases, and of arguments and results of calls."""
+    shared: tuple[str, ...] = ()
+    """Other paths that had some of this content, as text."""
+    actor: str = ""
+
+    @property
+    def names(self) -> frozenset[bytes]:
+        return frozenset(map(bytes.fromhex, self.contents))
+
+
+class CompactionBegan(_Base, frozen=True, tag="compaction-began"):
+    """Old records lose their details from here on, durable before the first one does. Since version 9."""
+
+    through: int
+    """The last record that was old enough."""
+    ranges: tuple[tuple[int, int], ...]
+    """The records that are compacted: the first and the last of each range, in order."""
+    digests: tuple[str, ...]
+    """For each 256 of them, in order, the digest of what is left of them."""
+    planned_us: int
+    """When this was decided. Each compacted record has it, too."""
+    actor: str = ""
+
+
+class CompactionEnded(_Base, frozen=True, tag="compaction-ended"):
+    """All of these records are compacted. Since version 9."""
+
+    compaction: int
+    """The number of the record with which it began."""
 
 
 class Item(_Base, frozen=True, tag=False):
@@ -338,11 +397,11 @@ class RollbackBegan(_Base, frozen=True, tag="rollback-began"):
     marks: tuple[Mark, ...] = ()
     process: Process | None = None
     on_conflict: str = "stop"
-    """What was chosen for conflicts: where a target has parts, whoever finishes the plan needs it."""
+    """The choice for conflicts, needed to finish the plan after a crash if a target has parts."""
 
 
 class RollbackProgressed(_Base, frozen=True, tag="rollback-progressed"):
-    """One item is done. Of what cannot be looked at again for nothing, so that a later start does not repeat it."""
+    """One item is done. Recorded where looking again has a cost, so that a later start does not repeat it."""
 
     rollback: str
     item: Item
@@ -372,6 +431,7 @@ Event = (
     | ActionSettled
     | ActionNoted
     | ActionTold
+    | ActionDelivered
     | ActionRefused
     | ApprovalAsked
     | ApprovalAnswered
@@ -380,6 +440,9 @@ Event = (
     | DriftSeen
     | ChangesSeen
     | ConfigAccepted
+    | ContentForgotten
+    | CompactionBegan
+    | CompactionEnded
     | RollbackBegan
     | RollbackProgressed
     | RollbackEnded

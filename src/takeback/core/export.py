@@ -1,4 +1,4 @@
-"""Events for others to read: one JSON object for each, without what looks like a secret; and what is to be undone."""
+"""Events as JSON objects for other programs, with secrets redacted; and the list of what is still to be undone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from takeback.core.record import Record
 from takeback.core.values import view, view_of
 
 PREFIX = "io.takeback."
-"""Before the name of an event, where events of many programs come together."""
+"""The prefix of event names where events of many programs come together."""
 
 
 ROLLBACK = "rollback-ended"
@@ -32,7 +32,7 @@ _INTENT_IS = {
     "intent-cancelled": "",
     "intent-dropped": "",
 }
-"""What an intent is after an event; nothing where there is nothing to be undone any more."""
+"""The state of an intent after an event; empty if nothing is left to undo."""
 
 Place = tuple[str, Target]
 """An action, and a target that it changed."""
@@ -46,20 +46,20 @@ class ToUndo(msgspec.Struct, frozen=True):
     resource: str
     target: str
     before: str
-    """The version to put back, as the log names it; empty where the target was not there."""
+    """The version to put back, as the log names it; empty if the target did not exist."""
     after: str
-    """The version that stands; of an intent whether it is `pending`, `delivered` or `dead`."""
+    """The version that stands; for an intent, `pending`, `delivered` or `dead`."""
     root: str = ""
-    """Where the target lies, if not in the workspace; of what is remembered, whose it is."""
+    """The place of the target if it is outside the workspace; for memory, the run."""
 
 
 def type_of(event: e.Event) -> str:
-    """The name of an event: `action-began`."""
+    """Return the name of an event: `action-began`."""
     return str(type(event).__struct_config__.tag)
 
 
 def as_line(record: Record) -> dict[str, Any]:
-    """An event as `takeback export` prints it. `seq` counts all events of the workspace, without a gap."""
+    """Return an event as `takeback export` prints it. `seq` counts all events of the workspace, without a gap."""
     return {
         "seq": record.seq,
         "at": iso(record.at_us),
@@ -68,11 +68,11 @@ def as_line(record: Record) -> dict[str, Any]:
         "type": type_of(record.event),
         "digest": record.digest,
         "event": _shown(record),
-    }
+    } | ({"compacted": iso(record.compacted_us)} if record.compacted_us else {})
 
 
 def as_cloudevent(record: Record, source: str) -> dict[str, Any]:
-    """The same as a CloudEvent 1.0 in JSON; `source` and `id` together are unique in the world."""
+    """Return an event as a CloudEvent 1.0 in JSON; `source` and `id` together are globally unique."""
     return {
         "specversion": "1.0",
         "id": str(record.seq),
@@ -87,10 +87,10 @@ def as_cloudevent(record: Record, source: str) -> dict[str, Any]:
 
 
 def undo_list(lines: Iterable[Mapping[str, Any]], run: str = "") -> list[ToUndo]:
-    """What exported lines say is still to be undone, latest first: of one run, or of all of them.
+    """Return the changes of one run, or of all runs, that are still to be undone, latest first.
 
-    `lines` are all lines of `takeback export`, in order. Read backwards, what a rollback has settled is left out: its
-    changes are dealt with, whether they were taken back or kept.
+    `lines` are all lines of `takeback export`, in order. They are read backwards. Changes that a rollback settled
+    are left out, whether it took them back or kept them.
     """
     found: list[ToUndo] = []
     settled: set[Place] = set()
@@ -107,7 +107,7 @@ def undo_list(lines: Iterable[Mapping[str, Any]], run: str = "") -> list[ToUndo]
 
 
 def _settled(line: Mapping[str, Any], later: set[Place]) -> set[Place]:
-    """What a rollback dealt with, as far as it was not taken back itself: that is what a redo does."""
+    """Return what a rollback settled, without the items that a redo brought back."""
     rollback, found = line["event"]["rollback"], set()
     for item in line["event"].get("items", ()):
         target = Target(**item["target"])
@@ -130,7 +130,7 @@ def _made(line: Mapping[str, Any]) -> Iterator[ToUndo]:
 
 
 def _deferred(line: Mapping[str, Any], intents: Mapping[str, str]) -> Iterator[ToUndo]:
-    """An intent, as far as it was not cancelled or given up."""
+    """Yield an intent unless it was cancelled or dropped."""
     if stands := intents.get(line["id"], PENDING):
         yield ToUndo(line["seq"], line["event"]["action"], OUTBOX, line["id"], "", stands)
 
@@ -144,7 +144,7 @@ def _version(version: Mapping[str, Any]) -> str:
 
 
 def _shown(record: Record) -> Any:
-    """All that an event says, as it may be seen."""
+    """Return all fields of an event, with secrets redacted."""
     event = record.event
     for field in ("changes", "swaps"):
         if changes := getattr(event, field, ()):
@@ -154,7 +154,7 @@ def _shown(record: Record) -> Any:
 
 
 def _without_secrets(change: Change, seq: int) -> Change:
-    """A value that is remembered under a name like `api_token`, or below one, is none for others."""
+    """Return the change without memory values stored under, or below, a name like `api_token`."""
     if change.target.resource != MEMORY:
         return change
     names = keys_of(change.target.name)
@@ -166,8 +166,8 @@ def _without_secrets(change: Change, seq: int) -> Change:
 
 
 def _hidden(version: Version, names: Sequence[str], called: str) -> Version:
-    """A version as it may be seen. A digest of something short can be guessed, so what is hidden has another name."""
-    # Of a list that grew, a version may have no value with it: then its name has to tell whether it is a secret.
+    """Return a version that may be shown. The digest of a short secret can be guessed, so it is replaced too."""
+    # A version of a list that grew may have no value with it: then only its name says whether it is a secret.
     given = "?" if version.data is None else version.data
     data = functools.reduce(lambda data, name: view_of(name, data), names, given)
     if not version or data == given:

@@ -1,7 +1,7 @@
-"""What a pattern means, wherever a user writes one.
+"""The meaning of path patterns, wherever a user writes one.
 
-A pattern without a slash means a name anywhere; with one, a path from the top. `*` stays within a name, `**`
-crosses folders. What matches, matches with everything below it. Names are bytes, as the system has them.
+A pattern without a slash matches a name anywhere; with one, a path from the top. `*` stays within a name, `**`
+crosses folders. A match includes everything below it. Names are bytes, as in the file system.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _TOKENS = {b"**/": rb"(?:.*/)?", b"**": rb".*", b"*": rb"[^/]*", b"?": rb"[^/]"}
 
 
 def expression(pattern: bytes) -> bytes:
-    """The pattern as a regular expression that has to match a whole path."""
+    """Return the pattern as a regular expression that has to match a whole path."""
     text = pattern.strip(b"/")
     start = b"" if b"/" in pattern.rstrip(b"/") else rb"(?:.*/)?"
     body = b"".join(_TOKENS.get(token, re.escape(token)) for token in re.split(rb"(\*\*/|\*\*|\*|\?)", text))
@@ -21,7 +21,7 @@ def expression(pattern: bytes) -> bytes:
 
 
 def matcher(expressions: Iterable[bytes]) -> Callable[[bytes], bool]:
-    """A test for paths: whether one of these expressions matches all of it."""
+    """Return a predicate for paths: whether one of these expressions matches the whole path."""
     parts = [b"(?:" + part + b")" for part in expressions]
     if not parts:
         return lambda _: False

@@ -1,67 +1,50 @@
-"""What the journal says, folded into runs, actions, checkpoints and the changes that still stand.
+"""The state that the journal describes: runs, actions, checkpoints and the changes that still stand.
 
-The fold never stops at an event that should not have come: what can be taken back must stay so. Such an event
-is kept as a breach, which `verify` reports.
+An event that is not allowed at its position never stops the fold, so that all other changes can still be taken
+back. It is kept as a breach, which `verify` reports.
+
+A history that reads the journal from its beginning has everything at hand. One that begins with an index has what is
+open, and folds anything else from its own records when it is asked for. Both answer alike.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, get_args
 
 from takeback.core import events as e
+from takeback.core import folds, ids
 from takeback.core import intents as i
-from takeback.core import lifecycle
-from takeback.core.change import ABSENT, Change, Entry, Target, Version
-from takeback.core.entities import (
-    Approval,
-    Breach,
-    Checkpoint,
-    RecordedAction,
-    RecordedRun,
-    RecordedStep,
-    called,
-)
+from takeback.core.change import ABSENT, OF_PATHS, Entry, Target, Version, is_within
+from takeback.core.entities import Approval, Breach, Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.lifecycle import SETTLING, Life
-from takeback.core.memory import value_after
+from takeback.core.memory import RESOURCE as MEMORY
+from takeback.core.postings import Flag, Guard, Index, Topic, every, named, newest_of, numbered, of_target
+from takeback.core.recollection import Recollection
 from takeback.core.record import Record
-from takeback.core.seats import Moves, WorkspaceSeated
+from takeback.core.seats import WorkspaceSeated
+from takeback.core.standing import WAITING, CurrentState, Unindexed, WhatStands
 
 
-class History:
+class History(WhatStands):
     """The state of a workspace at one position of its journal."""
 
-    def __init__(self) -> None:
-        self.seq = 0
-        self.began: e.WorkspaceBegan | None = None
-        self.runs: dict[str, RecordedRun] = {}
-        self.actions: dict[str, RecordedAction] = {}
-        self.rollbacks: list[str] = []
-        self.checkpoints: dict[str, Checkpoint] = {}
-        self.breaches: list[Breach] = []
-        self.accepted: dict[str, str] = {}  # settings files, each with the version that a human accepted last
-        self.marks: dict[str, e.Mark] = {}
-        self.streams: dict[str, int] = defaultdict(int)
-        self.approvals: dict[str, Approval] = {}
-        self.keyed_runs: dict[str, list[str]] = defaultdict(list)
-        self.memory: dict[str, dict[str, Any]] = defaultdict(dict)
-        """The values that each run keeps, by the path of each."""
-        self.progress: dict[str, dict[Target, e.Item]] = defaultdict(dict)
-        """What an unfinished rollback has already done of what must not be done twice."""
-        self.intents = i.Intents()
-        self.moves = Moves()
-        self._undone: dict[str, str] = {}
-        self._never: set[tuple[str, Target]] = set()
-        self._unended: dict[str, RecordedAction] = {}
-        self._open_runs: dict[str, RecordedRun] = {}
-        self._timeline: dict[Target, list[Entry]] = defaultdict(list)
-        self._shared: dict[str, list[Entry]] = defaultdict(list)
-        self._settlers: dict[tuple[str, Target, int], list[str]] = defaultdict(list)
-        self._keepers: set[tuple[str, Target]] = set()
-        self._unsettled: set[tuple[str, Target, int]] = set()
-        self._beside: set[str] = set()
-        self._accepted_at: dict[str, int] = {}
+    def __init__(self, guard: Guard | None = None) -> None:
+        """Threads that share the history need a `guard`; with an index, they use the guard of the index."""
+        self._begin(None, CurrentState(), guard)
+
+    def _begin(self, index: Index | None, standing: CurrentState, guard: Guard | None = None) -> None:
+        self._things = things = Recollection(index, guard)
+        self._standing = standing
+        things.postings.counts = standing.counts
+        self.postings, self.runs, self.actions = things.postings, things.runs, things.actions
+        self.checkpoints, self.approvals, self.intents = things.checkpoints, things.approvals, things.intents
+        self._targets: dict[Target, None] = {}
+        """Those that were changed since the index was made."""
+        self._flags: dict[int, int] = {}
+        """The flags of the actions that records since the index speak of, by their numbers."""
+        self._reflag: dict[str, None] = {}
+        """The actions whose flags may have changed."""
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> History:
@@ -70,356 +53,598 @@ class History:
             history.apply(record)
         return history
 
+    def become(self, other: History) -> None:
+        """Answer as another history does from now on, which nothing else uses."""
+        self.__dict__.update(other.__dict__)
+
+    def begin_at(self, index: Index, standing: CurrentState) -> None:
+        """Begin with an index, in place of the beginning of the journal. Nothing may have been applied yet."""
+        assert not self.seq
+        self._begin(index, standing)
+
     def apply(self, record: Record) -> None:
-        """Take in the next record."""
-        self.seq = record.seq
-        self.streams[record.stream] = record.envelope.n
-        event = record.event
-        _APPLY[type(event)](self, record, event)
-        for mark in getattr(event, "marks", ()):
-            self.marks[mark.resource] = mark
-            self.moves.looked(mark.resource, record.at_us)
+        """Apply the next record."""
+        event, standing = record.event, self._standing
+        with self.postings.guard:
+            _APPLY[type(event)](self, record, event)
+            for mark in getattr(event, "marks", ()):
+                standing.marks[mark.resource] = mark
+                standing.moves.looked(mark.resource, record.seq, record.at_us)
+            standing.seq = self.postings.last = record.seq
 
-    # What stands
+    # Changes
 
-    def timeline(self, target: Target) -> list[Entry]:
-        """Every recorded change of a target, by anybody, in order."""
-        return self._timeline.get(target, [])
+    def timeline(self, target: Target, after: int = 0) -> list[Entry]:
+        """Return the recorded changes of a target in order, whoever made them; only those after a record."""
+        return self._things.timeline(target, after)
+
+    def latest_entries(self, target: Target) -> Iterator[Entry]:
+        """Yield the recorded changes of a target, the latest first, and read no more than is taken."""
+        return self._things.latest_entries(target)
 
     def latest(self, target: Target) -> Version:
-        """The version that was last recorded of a target."""
-        timeline = self._timeline.get(target)
-        return timeline[-1].change.after if timeline else ABSENT
+        """Return the last recorded version of a target."""
+        last = next(self.latest_entries(target), None)
+        return last.change.after if last else ABSENT
 
-    def values(self) -> set[bytes]:
-        """The names of the content that holds arguments and results of calls."""
-        named = [name for a in self.actions.values() for name in (a.as_tool.full, a.full)]
-        named += [intent.full for intent in self.intents.every.values()]
-        return {bytes.fromhex(name) for name in named if name}
+    def memory_of(self, run: str) -> dict[str, Any]:
+        """Return the memory of a run: values by their paths."""
+        return self._things.memory_of(run)
 
-    def targets(self) -> Iterable[Target]:
-        """Everything that was ever changed."""
-        return self._timeline.keys()
+    def targets(self, resource: str, within: str = "") -> Iterator[Target]:
+        """Yield the paths of a resource that were ever changed: `within` and those below it."""
+        for target in self._targets:
+            if target.resource == resource and is_within(target.name, within):
+                yield target
+        if index := self.postings.index:
+            found = index.targets(resource, within)
+            yield from (target for target in found if target not in self._targets)
 
-    def entries(self, action: str) -> list[Entry]:
-        """The changes that an action made, or may have made; not those that are known never to have happened."""
-        both = [*self.actions[action].made, *self._shared.get(action, [])]
-        real = (entry for entry in both if (action, entry.target) not in self._never)
+    def entries(self, action: str) -> Sequence[Entry]:
+        """Return the changes that an action made or may have made, without those known not to have happened."""
+        known = self.actions[action]
+        if not known.shared and not known.never:
+            return known.made
+        real = (entry for entry in (*known.made, *known.shared) if entry.target not in known.never)
         return sorted(real, key=lambda entry: entry.seq)
 
     def never_happened(self, action: str) -> bool:
-        """Whether its call was in doubt, and is known by now not to have happened."""
-        return any(id == action for id, _ in self._never)
+        """Return whether the action's call was in doubt and turned out not to have happened."""
+        return bool(self.actions[action].never)
 
     def taken_back(self, action: str, target: Target, seq: int) -> bool:
-        """Whether a rollback that itself still stands has settled this change of the target.
+        """Return whether this change of the target was settled by a rollback that itself still stands.
 
-        An action's change is known by the record that holds it. A rollback has one word on each target.
+        A change of an action is identified by the sequence number of its record. A rollback has one item for each
+        target, so its number is always 0.
         """
-        key = (action, target, 0 if self.actions[action].is_rollback else seq)
-        return any(not self.taken_back(rollback, target, 0) for rollback in self._settlers.get(key, ()))
+        return any(
+            not self.taken_back(rollback, target, 0) for rollback in self._settlers(action, target, seq)
+        )
+
+    def _settlers(self, action: str, target: Target, seq: int) -> Iterable[str]:
+        known = self.actions[action]
+        return known.settlers.get((target, 0 if known.is_rollback else seq), ())
 
     def live(self, action: str) -> list[Entry]:
-        """The changes of an action that are not taken back."""
+        """Return the changes of an action that are not taken back."""
         return [x for x in self.entries(action) if not self.taken_back(action, x.target, x.seq)]
 
-    def untried(self, action: str) -> list[Entry]:
-        """The live changes of an action without those that an undo has reported as unknown, which stay so."""
-        return [x for x in self.live(action) if (action, x.target, x.seq) not in self._unsettled]
-
-    def unsettled(self) -> list[str]:
-        """Actions of which all that is left was reported as unknown by an undo, the oldest first."""
-        reported = {id for id, _, _ in self._unsettled}
-        left = [self.actions[id] for id in reported if self.live(id) and not self.untried(id)]
-        return [action.id for action in sorted(left, key=lambda action: action.seq)]
+    def untried(self, action: str) -> Iterator[Entry]:
+        """Yield the live changes of an action, without those that an undo could not verify."""
+        unsettled = self.actions[action].unsettled
+        for entry in self.entries(action):
+            if (entry.target, entry.seq) not in unsettled and not self.taken_back(
+                action, entry.target, entry.seq
+            ):
+                yield entry
 
     def kept(self, action: str) -> list[Entry]:
-        """The changes of an action that an undo dealt with by leaving them as they were."""
+        """Return the changes of an action that an undo deliberately left in place."""
         return [x for x in self.entries(action) if self._is_kept(action, x.target, x.seq)]
 
     def _is_kept(self, action: str, target: Target, seq: int) -> bool:
-        key = (action, target, 0 if self.actions[action].is_rollback else seq)
-        standing = [r for r in self._settlers.get(key, ()) if not self.taken_back(r, target, 0)]
-        return bool(standing) and self._keepers.issuperset((rollback, target) for rollback in standing)
+        settlers = self._settlers(action, target, seq)
+        standing = [r for r in settlers if not self.taken_back(r, target, 0)]
+        return bool(standing) and all(target in self.actions[rollback].kept for rollback in standing)
 
     def untrusted_since(self, target: Target, *, beside: bool = False) -> Entry | None:
-        """The change with which actions began to write a target that no human has written or accepted since.
+        """Return the first of the latest changes by actions that no human has overwritten or accepted since.
 
-        With `beside`, what changed outside any action counts too where an agent's session was open: it may be the
-        agent's, by way of something that it left behind.
+        With `beside`, a change outside any action counts too if an agent's session was open: something that the
+        agent left running may have made it.
         """
         untrusted = None
-        for entry in reversed(self.timeline(target)):
+        for entry in self.latest_entries(target):
             if untrusted is None and self._is_accepted(entry):
                 return None
             action = self.actions[entry.action]
             is_agents = action.is_tool and not action.is_own
-            doubted = is_agents or (beside and entry.action in self._beside)
+            doubted = is_agents or (beside and action.beside)
             if not doubted or self.taken_back(entry.action, target, entry.seq):
                 break
             untrusted = entry
         return untrusted
 
     def _is_accepted(self, entry: Entry) -> bool:
-        """Whether a human accepted exactly this, after it was written: not what was accepted once and came back."""
+        """Return whether a human accepted this version after this write; an earlier acceptance does not count."""
         name = entry.target.name
-        return entry.change.after.id == self.accepted.get(name) and entry.seq < self._accepted_at[name]
-
-    @property
-    def is_in_session(self) -> bool:
-        """Whether an agent that is followed by its hooks is at work, or between two calls."""
-        return any(run.began.detached for run in self._open_runs.values())
+        accepted_at = self._standing.accepted_at
+        return entry.change.after.id == self.accepted.get(name) and entry.seq < accepted_at[name]
 
     def settled_by(self, rollback: str) -> list[Target]:
-        """The targets that a rollback dealt with and that have not been brought back since."""
+        """Return the targets that a rollback settled and no redo has brought back since."""
         items = self.actions[rollback].items
         return [i.target for i in items if i.did in SETTLING and not self.taken_back(rollback, i.target, 0)]
 
-    def open_runs(self) -> list[RecordedRun]:
-        """Runs that go on, or whose process died without a word."""
-        return list(self._open_runs.values())
+    # Actions and runs
 
     def is_undone(self, action: str) -> bool:
-        """Whether an action was taken back as a whole, also where it had changed nothing."""
-        return action in self._undone and not self.live(action)
+        """Return whether an action was taken back as a whole, even if it had changed nothing."""
+        return self._was_undone(action) and not self.live(action)
 
     def is_half_undone(self, action: str) -> bool:
-        """Whether it was to be taken back, and could not be, or not for certain."""
-        return action in self._undone and bool(self.live(action))
+        """Return whether an undo of the action was incomplete or could not be verified."""
+        return self._was_undone(action) and bool(self.live(action))
+
+    def _was_undone(self, action: str) -> bool:
+        """Return whether an undo named the action, and no redo has named that undo since."""
+        named = self.actions.get(action)
+        if named is None:
+            return False
+        undos = (self.actions[id] for id in reversed(named.named_by))
+        last = next((undo for undo in undos if folds.is_over(undo, e.RollbackKind.UNDO)), None)
+        if last is None:
+            return False
+        return not self.is_redone(last.id)
+
+    def is_redone(self, rollback: str) -> bool:
+        """Return whether a redo has named the rollback."""
+        return any(
+            folds.is_over(self.actions[id], e.RollbackKind.REDO) for id in self.actions[rollback].named_by
+        )
+
+    def is_unended(self, action: str) -> bool:
+        """Return whether an action has no recorded end."""
+        return action in self._standing.actions
+
+    def flagged(self, flag: Flag) -> Iterator[RecordedAction]:
+        """Yield the actions that have this flag now, the latest first, and read no more than is taken."""
+        self._set_flags()
+        here = sorted((seq for seq, flags in list(self._flags.items()) if flags & flag), reverse=True)
+        index = self.postings.index
+        earlier = (seq for seq in (index.flagged(flag) if index else ()) if seq not in self._flags)
+        return (self.actions[ids.make(ids.ACTION, seq)] for seq in newest_of(iter(here), earlier))
+
+    def count_flagged(self, flag: Flag) -> int:
+        """Return how many actions have this flag now."""
+        self._set_flags()
+        here = sum(bool(flags & flag) for flags in self._flags.values())
+        if (index := self.postings.index) is None:
+            return here
+        return here + index.count_flagged(flag) - sum(bool(index.flags(seq) & flag) for seq in self._flags)
+
+    def unsettled(self) -> list[str]:
+        """Return the actions whose remaining changes an undo tried and could not verify, oldest first."""
+        return [action.id for action in reversed(list(self.flagged(Flag.UNSETTLED)))]
+
+    def in_doubt(self) -> list[RecordedAction]:
+        """Return the actions of which it was unknown whether they happened, in order; it may be known by now."""
+        found = [
+            self.actions[ids.make(ids.ACTION, seq)] for seq in self.postings.highest(every(Topic.DOUBTS))
+        ]
+        return found[::-1]
+
+    def rollbacks(self) -> Iterator[RecordedAction]:
+        """Yield every rollback, the latest first."""
+        seqs = self.postings.newest(every(Topic.ROLLBACKS))
+        return (self.actions[ids.make(ids.ACTION, seq)] for seq in seqs)
+
+    def since(self, seq: int) -> list[RecordedAction]:
+        """Return the actions that began after a record, in order."""
+        found = []
+        for action in self.actions.values().__reversed__():
+            if action.seq <= seq:
+                break
+            found.append(action)
+        return found[::-1]
+
+    def changed_since(self, seq: int) -> list[str]:
+        """Return the tool calls that changed something after a record, in the order of their beginnings."""
+        later = set(self.postings.after(every(Topic.CHANGES), seq))
+        found = {folds.owner(record.event) for record in self.postings.read(list(later))}
+        if not self.postings.position:
+            found = {a.id for a in self.actions.values() if any(entry.seq in later for entry in a.made)}
+        return sorted(found, key=ids.seq_of)
+
+    def unseen(self) -> list[str]:
+        """Return what was done since somebody last looked at the files: a move to another folder would lose it."""
+        ends = set(self.postings.after(every(Topic.UNSEEN), self.moves.looked_at))
+        found = {folds.owner(record.event) for record in self.postings.read(list(ends))}
+        if not self.postings.position:
+            found = {action.id for action in self.actions.at_hand.values() if action.ended in ends}
+        return sorted(found, key=ids.seq_of)
+
+    def inside(self, action: str) -> list[str]:
+        """Return the actions that began inside another one, whatever run they belong to."""
+        return [ids.make(ids.ACTION, seq) for seq in self.postings.seqs(numbered(Topic.UNDER, action))]
+
+    def by(self, actors: Iterable[str]) -> Iterator[RecordedAction]:
+        """Yield the tool calls of these actors, the latest first."""
+        seqs = newest_of(*(self.postings.newest(named(Topic.BY, actor)) for actor in actors))
+        found = (self.actions[ids.make(ids.ACTION, seq)] for seq in seqs)
+        wanted = set(actors)
+        return (action for action in found if action.actor in wanted)
+
+    def calls_of(self, run: str, key: str) -> list[str]:
+        """Return the calls of a run with this key: more than one where a call was taken back and made again."""
+        seqs = self.postings.seqs(named(Topic.CALL_KEY, run, key))
+        found = (self.actions[ids.make(ids.ACTION, seq)] for seq in seqs)
+        return [action.id for action in found if (action.stream, action.as_tool.key) == (run, key)]
+
+    def times_called(self, run: str, tool: str) -> int:
+        """Return how often a run has called a tool, by the name that rules have for it."""
+        return self.postings.size(named(Topic.CALLED, run, tool))
+
+    def brands_of(self, run: str, after: int) -> set[int]:
+        """Return the brands that actions of a run put on processes after a record."""
+        seqs = self.postings.after(numbered(Topic.BRANDED, run), after)
+        return {self.actions[ids.make(ids.ACTION, seq)].as_tool.brand for seq in seqs}
+
+    def runs_of_key(self, key: str) -> list[str]:
+        """Return the runs with this key, in order."""
+        found = [ids.make(ids.RUN, seq) for seq in self.postings.seqs(named(Topic.RUN_KEY, key))]
+        return [id for id in found if self.runs[id].began.key == key]
+
+    def approvals_of(self, run: str) -> list[Approval]:
+        """Return the requests of a run, in order."""
+        seqs = self.postings.seqs(numbered(Topic.ASKED, run))
+        return [self.approvals[ids.make(ids.APPROVAL, seq)] for seq in seqs]
+
+    def unused_approvals(self) -> list[Approval]:
+        """Return the requests without an answer, and those whose answer was yes and has not been used."""
+        return [self.approvals[id] for id in list(self._standing.approvals)]
+
+    @property
+    def is_in_session(self) -> bool:
+        """True while the session of an agent with hooks is open, including between two calls."""
+        return any(self.runs[id].began.detached for id in list(self._standing.runs))
+
+    def open_runs(self) -> list[RecordedRun]:
+        """Return the runs without a recorded end: still going on, or their process died."""
+        return [self.runs[id] for id in list(self._standing.runs)]
+
+    def waiting_runs(self) -> list[RecordedRun]:
+        """Return the runs that were interrupted or handed over, in order."""
+        return [self.runs[id] for id in sorted(self._standing.waiting, key=ids.seq_of)]
 
     def open_actions(self, life: Life = Life.OPEN) -> list[RecordedAction]:
-        """Actions without a recorded end; or those whose processes outlived their command."""
-        return [action for action in self._unended.values() if action.life is life]
+        """Return the actions without a recorded end that are in state `life`: open, or in the background."""
+        unended = (self.actions[id] for id in list(self._standing.actions))
+        return [action for action in unended if action.life is life]
+
+    def unended_in(self, run: str) -> list[RecordedAction]:
+        """Return the actions of a run without a recorded end, in order."""
+        return [action for id in list(self._standing.actions) if (action := self.actions[id]).stream == run]
+
+    @property
+    def is_unsettled(self) -> bool:
+        """True if an action, a run or a compaction has no recorded end: a crash may have left it open."""
+        return bool(self._standing.actions or self._standing.runs or self._standing.compacting)
 
     @property
     def has_unended(self) -> bool:
-        """Whether any action has no recorded end, in the background or not."""
-        return bool(self._unended)
+        """True if any action has no recorded end, in the background or not."""
+        return bool(self._standing.actions)
+
+    def count(self, kind: Topic) -> int:
+        """Return how many there are of a kind: actions, runs, checkpoints."""
+        return self.postings.count(every(kind))
+
+    def listed_runs(self) -> Iterator[RecordedRun]:
+        """Yield the runs that are more than one command, the latest first."""
+        # They are posted when they come to be more, which is not always in the order of their beginnings.
+        seqs = self.postings.highest(every(Topic.LISTED_RUNS))
+        return (self.runs[ids.make(ids.RUN, seq)] for seq in seqs)
+
+    def steps(self) -> Iterator[tuple[RecordedRun, RecordedStep]]:
+        """Yield every step with its run, the latest first."""
+        for seq in self.postings.newest(every(Topic.STEPS)):
+            step = ids.make(ids.STEP, seq)
+            run = self.runs[self.run_of_step(step)]
+            yield run, run.steps[step]
+
+    def actions_in(self, step: str) -> list[str]:
+        """Return the actions of a step."""
+        return [ids.make(ids.ACTION, seq) for seq in self.postings.seqs(numbered(Topic.IN_STEP, step))]
+
+    def run_of_step(self, step: str) -> str:
+        """Return the run that a step belongs to, or nothing."""
+        if not self.postings.position:
+            return next((run.id for run in self.runs.at_hand.values() if step in run.steps), "")
+        records = self.postings.read([ids.seq_of(step)])
+        return next((r.stream for r in records if r.id == step and r.stream in self.runs), "")
+
+    # What an index needs to go on from here
+
+    def unindexed(self) -> Unindexed:
+        """Return what the records since the index add to it."""
+        self._set_flags()
+        return Unindexed(
+            self.postings.position, self._standing, self.postings.since, self._flags, self._targets
+        )
+
+    def indexed(self) -> None:
+        """Go on from an index that has taken in all of this. Only what is open stays at hand."""
+        self.postings.position = self.seq
+        self.postings.since.clear()
+        self._flags.clear()
+        self._targets.clear()
+        self._trim()
+
+    def trim(self, most: int) -> None:
+        """Keep only what is open at hand if that is more than so many things, and all else can be read again."""
+        if self.postings.position and self._things.at_hand > most:
+            with self.postings.guard:
+                self._trim()
+
+    def _trim(self) -> None:
+        standing = self._standing
+        runs = [*standing.runs, *standing.waiting]
+        self._things.keep(actions=standing.actions, runs=runs, approvals=standing.approvals)
+
+    def _set_flags(self) -> None:
+        with self.postings.guard:
+            self._flags.update((ids.seq_of(id), self._flags_of(self.actions[id])) for id in self._reflag)
+            self._reflag.clear()
+
+    def _flags_of(self, action: RecordedAction) -> int:
+        flags = 0
+        if action.is_tool and not action.is_own and next(self.untried(action.id), None):
+            flags |= Flag.UNDOABLE
+        if action.kind in ("undo", "restore") and self.settled_by(action.id):
+            flags |= Flag.REDOABLE
+        if action.is_unknown and not self.is_undone(action.id):
+            flags |= Flag.UNKNOWN
+        if action.unsettled and self.live(action.id) and not next(self.untried(action.id), None):
+            flags |= Flag.UNSETTLED
+        return flags
 
     # One method for each event
 
     def _workspace_began(self, record: Record, event: e.WorkspaceBegan) -> None:
         if self.began is not None:
             self._breach(record, "the workspace began twice")
-        self.began = event
+        self._standing.began = event
 
     def _run_began(self, record: Record, event: e.RunBegan) -> None:
-        self.runs[record.id] = self._open_runs[record.id] = RecordedRun(record.id, event, record.at_us)
+        self.runs.put(record.id, self._things.begun(record.id, record.at_us, event))
+        self._standing.runs[record.id] = None
+        self._post(record, numbered(Topic.RUN, record.id))
+        self._list(self.runs[record.id], was_listed=False)
         if event.key:
-            self.keyed_runs[event.key].append(record.id)
+            self._post(record, named(Topic.RUN_KEY, event.key))
 
-    def _run_moved(self, record: Record, event: e.Event) -> None:
+    def _run_moved(self, record: Record, _event: e.Event) -> None:
+        run = self._of_run(record)
+        if run is None:
+            return
+        standing = self._standing
+        standing.runs.pop(run.id, None)
+        standing.waiting.pop(run.id, None)
+        if run.life is Life.OPEN:
+            standing.runs[run.id] = None
+        elif run.life in WAITING:
+            standing.waiting[run.id] = None
+
+    def _of_run(self, record: Record) -> RecordedRun | None:
+        """Take in a record about a run, and return that run; None if the record may not come now."""
         run = self.runs.get(record.stream)
         if run is None:
-            return self._breach(record, f"there is no run {record.stream}")
-        if self._move(record, lifecycle.RUN, run, f"run {run.id}"):
-            if isinstance(event, e.RunTaken):
-                run.taken_by = event.actor or "you"
-                return None  # why it was handed over still holds
-            run.ended_us, run.taken_by = record.at_us, ""
-            run.why = getattr(event, "why", "")
-            if run.life is Life.OPEN:
-                self._open_runs[run.id] = run
-            else:
-                self._open_runs.pop(run.id, None)
+            self._breach(record, f"there is no run {record.stream}")
+        elif wrong := folds.next_of_run(run, record):
+            self._breach(record, wrong)
+        else:
+            self._post(record, numbered(Topic.RUN, run.id))
+            return run
+        return None
 
-    def _step_began(self, record: Record, event: e.StepBegan) -> None:
+    def _step_moved(self, record: Record, event: e.StepBegan | e.StepEnded) -> None:
         run = self.runs.get(record.stream)
-        if run is None:
-            return self._breach(record, f"there is no run {record.stream}")
-        run.steps[record.id] = RecordedStep(record.id, event.name, event.parent, event.ref, record.at_us)
+        was_listed = run is not None and run.is_listed
+        if (run := self._of_run(record)) and isinstance(event, e.StepBegan):
+            self._post(record, every(Topic.STEPS))
+            self._list(run, was_listed=was_listed)
 
-    def _step_ended(self, record: Record, event: e.StepEnded) -> None:
-        run = self.runs.get(record.stream)
-        step = run.steps.get(event.step) if run else None
-        if step is None:
-            return self._breach(record, f"there is no step {event.step}")
-        self._move(record, lifecycle.STEP, step, f"step {step.id}")
+    def _list(self, run: RecordedRun, *, was_listed: bool) -> None:
+        if run.is_listed and not was_listed:
+            self.postings.post(every(Topic.LISTED_RUNS), ids.seq_of(run.id))
 
-    def _action_began(self, record: Record, event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> None:
-        by = getattr(event, "actor", "")
-        action = RecordedAction(record.id, *called(event), record.stream, by, record.at_us, event)
-        self.actions[action.id] = self._unended[action.id] = action
-        if action.is_rollback:
-            self.rollbacks.append(action.id)
+    def _action_began(self, record: Record, event: folds.Beginning) -> None:
+        action = folds.begun(record, event)
+        self.actions.put(action.id, action)
+        self._post(record, numbered(Topic.ACTION, action.id))
+        began = action.began
+        if isinstance(began, e.ActionBegan):
+            self._tool_began(record, began, is_own=action.is_own)
+        elif isinstance(began, e.RollbackBegan):
+            self._post(record, every(Topic.ROLLBACKS))
+            self._name(record, began.of)
         if run := self.runs.get(record.stream):
-            run.actions.append(action.id)
-            if isinstance(event, e.ActionBegan):
-                self._place(run, action.id, event)
-        if isinstance(event, e.DriftSeen):
-            if self.is_in_session:
-                self._beside.add(action.id)
-            action.life = Life.DONE
-            self._finish(record, action, event.changes)
+            was_listed = run.is_listed
+            self._post(record, numbered(Topic.IN_RUN, run.id))
+            self._list(run, was_listed=was_listed)
+            if isinstance(event, e.ActionBegan | e.ActionNoted) and folds.is_body(run, event):
+                self._of_run(record)
+        if isinstance(began, e.DriftSeen) and self.is_in_session:
+            action.beside = True
+            self._post(record, numbered(Topic.BESIDE, action.id))
+        if action.life is Life.OPEN:
+            self._standing.actions[action.id] = None
+        self._changed(record, action)
 
-    def _action_noted(self, record: Record, event: e.ActionNoted) -> None:
-        began = e.ActionBegan(
-            event.name,
-            e.Effect.NONE,
-            step=event.step,
-            parent=event.parent,
-            key=event.key,
-            arguments=event.arguments,
-            tool=event.tool,
-            intent=event.intent,
-        )
-        self._action_began(record, began)
-        action = self.actions[record.id]
-        action.life = lifecycle.ENDED[event.outcome]
-        action.result, action.full, action.why = event.result, event.full, event.why
-        self._finish(record, action, ())
+    def _tool_began(self, record: Record, began: e.ActionBegan, *, is_own: bool) -> None:
+        self._standing.tools += 1
+        if ids.is_id(began.parent):
+            self._post(record, numbered(Topic.UNDER, began.parent))
+        if ids.is_id(began.step):
+            self._post(record, numbered(Topic.IN_STEP, began.step))
+        if began.key and record.stream != ids.WORKSPACE:
+            self._post(record, named(Topic.CALL_KEY, record.stream, began.key))
+        if began.tool and record.stream != ids.WORKSPACE:
+            self._post(record, named(Topic.CALLED, record.stream, began.tool))
+        if began.brand and record.stream != ids.WORKSPACE:
+            self._post(record, numbered(Topic.BRANDED, record.stream))
+        if began.actor and not is_own:
+            self._standing.actors[began.actor] = None
+            self._post(record, named(Topic.BY, began.actor))
 
-    def _place(self, run: RecordedRun, action: str, event: e.ActionBegan) -> None:
-        """Where in its run an action stands."""
-        if event.key:
-            run.keys.setdefault(event.key, []).append(action)
-        elif (step := run.steps.get(event.step)) and not step.body:
-            step.body = action
+    def _name(self, record: Record, of: Collection[str]) -> None:
+        """Note, with each action that a rollback names, that the rollback names it."""
+        for id in of:
+            if id[:1] == ids.ACTION:
+                if known := self.actions.at_hand.get(id):
+                    known.named_by.append(record.id)
+                self._post(record, numbered(Topic.ACTION, id))
 
-    def _action_ended(
-        self, record: Record, event: e.ActionDetached | e.ActionEnded | e.ActionSettled
-    ) -> None:
-        action = self.actions.get(event.action)
-        if action is None or not action.is_tool:
-            return self._breach(record, f"there is no action {event.action}")
-        if self._move(record, lifecycle.ACTION, action, f"action {action.id}"):
-            action.exit_code = getattr(event, "exit_code", action.exit_code)
-            action.why = getattr(event, "why", "")
-            action.result, action.full = getattr(event, "result", None), getattr(event, "full", "")
-            action.happened, action.unsure = getattr(event, "happened", True), getattr(event, "unsure", False)
-            action.processes = getattr(event, "processes", ())
-            self._finish(record, action, event.changes)
-            if action.life is Life.DONE and not event.marks and action.writes_files:
-                self.moves.done(action.id)
+    def _went_on(self, record: Record, event: e.Event) -> None:
+        """Take in a record with which an action goes on, or ends."""
+        id = folds.owner(event)
+        action = self.actions.get(id)
+        if action is None:
+            return self._breach(
+                record, f"there is no {'rollback' if hasattr(event, 'rollback') else 'action'} {id}"
+            )
+        if wrong := folds.next_of_action(action, record):
+            return self._breach(record, wrong)
+        goes_on = isinstance(event, e.ChangesSeen | i.IntentDeferred)
+        self._post(record, numbered(Topic.ADDED if goes_on else Topic.ACTION, id))
+        if action.life not in (Life.OPEN, Life.BACKGROUND):
+            self._standing.actions.pop(id, None)
+        if isinstance(event, folds.ActionEnd):
+            if action.life is Life.DONE and action.writes_files and not folds.has_looked(event):
+                self._post(record, every(Topic.UNSEEN))
+        elif isinstance(event, e.RollbackEnded):
+            self._settle(record, event)
+        self._changed(record, action)
+        return None
 
-    def _action_told(self, record: Record, event: e.ActionTold) -> None:
-        action = self.actions.get(event.action)
-        if action is None or not action.is_tool:
-            return self._breach(record, f"there is no action {event.action}")
-        if not event.happened:
-            self._never.update((action.id, change.target) for change in event.changes)
-        action.result, action.full = event.result, event.full
-        self._add(record, action, event.changes)
-
-    def _changes_seen(self, record: Record, event: e.ChangesSeen) -> None:
-        action = self.actions.get(event.action)
-        if action is None or action.life not in (Life.OPEN, Life.BACKGROUND):
-            return self._breach(record, f"action {event.action} is not open")
-        self._add(record, action, event.changes)
+    def _settle(self, record: Record, event: e.RollbackEnded) -> None:
+        """Note what a rollback did about each target it dealt with, and whose flags may have changed."""
+        settled = {action for item in event.items for action in item.settles} - {event.rollback}
+        for item in event.items:
+            for id in item.settles:
+                if known := self.actions.at_hand.get(id):
+                    folds.settle(known, event.rollback, item)
+        for id in settled:
+            self._post(record, numbered(Topic.ACTION, id))
+        left = [event.rollback, *settled, *self.actions[event.rollback].began.of]  # type: ignore[union-attr]
+        done: set[str] = set()  # not `_reflag`: what is in it may be from before this record
+        while left:
+            id = left.pop()
+            if id not in done and (known := self.actions.get(id)):
+                self._reflag[id] = None
+                if known.is_rollback:  # what it had settled is live again, or not any more
+                    left.extend(action for item in known.items for action in item.settles)
+                    left.extend(known.began.of)  # type: ignore[union-attr]
+            done.add(id)
 
     def _intent(self, record: Record, event: i.IntentEvent) -> None:
-        if wrong := self.intents.apply(record.id, record.stream, event, record.seq, record.at_us):
+        if wrong := self.intents.apply(record, event):
             return self._breach(record, wrong)
         if isinstance(event, i.IntentDeferred):
-            self._changes_seen(record, e.ChangesSeen(event.action, (i.change_of(record.id, event),)))
-
-    def _rollback_ended(self, record: Record, event: e.RollbackEnded) -> None:
-        action = self.actions.get(event.rollback)
-        if action is None or not action.is_rollback:
-            return self._breach(record, f"there is no rollback {event.rollback}")
-        if self._move(record, lifecycle.ROLLBACK, action, f"rollback {action.id}"):
-            action.items = event.items
-            self._finish(record, action, event.changes)
-            self.progress.pop(action.id, None)
-            self._turn(action)
-            for item in event.items:
-                if item.did in SETTLING:
-                    self._settle(action.id, item)
-                elif item.did is e.Did.UNVERIFIABLE:
-                    self._unsettled.update((id, item.target, seq) for id in item.settles for seq in item.seqs)
-
-    def _turn(self, rollback: RecordedAction) -> None:
-        """An undo takes actions back as a whole; a redo brings back those that it names."""
-        began = rollback.began
-        assert isinstance(began, e.RollbackBegan)
-        if began.kind is e.RollbackKind.UNDO:
-            self._undone.update(dict.fromkeys(began.of, rollback.id))
-        elif began.kind is e.RollbackKind.REDO:
-            self._undone = {a: by for a, by in self._undone.items() if by not in began.of}
-
-    def _rollback_progressed(self, record: Record, event: e.RollbackProgressed) -> None:
-        action = self.actions.get(event.rollback)
-        if action is None or action.life is not Life.OPEN:
-            return self._breach(record, f"rollback {event.rollback} is not open")
-        self.progress[event.rollback][event.item.target] = event.item
-
-    def _settle(self, rollback: str, item: e.Item) -> None:
-        if item.did is e.Did.KEPT:
-            self._keepers.add((rollback, item.target))
-        for action in item.settles:
-            is_rollback = action in self.actions and self.actions[action].is_rollback
-            for seq in (0,) if is_rollback else item.seqs:
-                self._settlers[action, item.target, seq].append(rollback)
+            self._went_on(record, event)
 
     def _checkpoint_taken(self, record: Record, event: e.CheckpointTaken) -> None:
-        self.checkpoints[record.id] = Checkpoint(record.id, record.stream, record.at_us, event)
+        self.checkpoints.put(
+            record.id, Checkpoint(record.id, record.stream, record.at_us, event, record.compacted_us)
+        )
 
     def _approval_asked(self, record: Record, event: e.ApprovalAsked) -> None:
-        self.approvals[record.id] = Approval(record.id, record.stream, record.at_us, event)
+        self.approvals.put(record.id, Approval(record.id, record.stream, record.at_us, event))
+        self._standing.approvals[record.id] = None
+        self._post(record, numbered(Topic.APPROVAL, record.id))
+        if record.stream != ids.WORKSPACE:
+            self._post(record, numbered(Topic.ASKED, record.stream))
 
     def _approval_moved(self, record: Record, event: e.ApprovalAnswered | e.ApprovalUsed) -> None:
         approval = self.approvals.get(event.approval)
         if approval is None:
             return self._breach(record, f"there is no approval {event.approval}")
-        if self._move(record, lifecycle.APPROVAL, approval, f"approval {approval.id}"):
-            if isinstance(event, e.ApprovalAnswered):
-                approval.actor, approval.why = event.actor, event.why
-                approval.life = Life.GRANTED if event.granted else Life.DENIED
+        if wrong := folds.next_of_approval(approval, event):
+            return self._breach(record, wrong)
+        self._post(record, numbered(Topic.APPROVAL, approval.id))
+        if approval.life is not Life.GRANTED:
+            self._standing.approvals.pop(approval.id, None)
+        return None
 
     def _seated(self, record: Record, event: WorkspaceSeated) -> None:
+        if event.is_move:
+            self.moves.lost.update(self.unseen())
         self.moves.seated(record.seq, record.at_us, event)
 
     def _nothing(self, _record: Record, _event: e.Event) -> None:
-        """It is told for the reader of the log alone."""
+        """Do nothing: the event changes no state. `replay` and `export` show it."""
 
     def _config_accepted(self, record: Record, event: e.ConfigAccepted) -> None:
         self.accepted[event.path] = event.version
-        self._accepted_at[event.path] = record.seq
+        self._standing.accepted_at[event.path] = record.seq
 
-    def _finish(self, record: Record, action: RecordedAction, changes: tuple[Change, ...]) -> None:
-        action.ended_us = record.at_us
-        if action.life is not Life.BACKGROUND:
-            del self._unended[action.id]
-        self._add(record, action, changes)
+    def _content_forgotten(self, record: Record, _event: e.ContentForgotten) -> None:
+        self.forgets.append(record.seq)
 
-    def _add(self, record: Record, action: RecordedAction, changes: tuple[Change, ...]) -> None:
+    def _compaction_began(self, record: Record, _event: e.CompactionBegan) -> None:
+        self.compactions.append(record.seq)
+        self._standing.compacting = record.seq
+
+    def _compaction_ended(self, record: Record, event: e.CompactionEnded) -> None:
+        # Two processes may have finished it, so it may be told twice.
+        if event.compaction not in self.compactions:
+            self._breach(record, f"there is no compaction {event.compaction}")
+        elif self.compacting == event.compaction:
+            self._standing.compacting = 0
+
+    def _changed(self, record: Record, action: RecordedAction) -> None:
+        """Note the changes that a record tells of, under each target."""
+        self._reflag[action.id] = None
+        changes = folds.changes_of(record)
+        if changes and action.is_tool:
+            self._post(record, every(Topic.CHANGES))
+        posted: set[int] = set()
         for change in changes:
-            entry = Entry(record.seq, action.id, change)
-            action.made.append(entry)
-            self._timeline[entry.target].append(entry)
-            if entry.target.resource == "memory":
-                self._remember(record, change)
-            for other in change.shared_with:
-                self._shared[other].append(entry)
+            target = change.target
+            if target.resource in OF_PATHS and not target.root:
+                self._targets[target] = None
+            self._standing.resources[target.resource] = None
+            if (key := of_target(target)) not in posted:
+                posted.add(key)
+                self._post(record, key)
+            if not self._things.changed(record, action.id, change):
+                self._breach(record, f"the value that {target.said} is based on is missing")
+            if target.resource == MEMORY and ids.is_id(target.root):
+                self._post(record, numbered(Topic.MEMORY, target.root))
+            if folds.is_doubtful(change.after):
+                self.postings.post(every(Topic.DOUBTS), action.seq)
+        for other in dict.fromkeys(other for change in changes for other in change.shared_with):
+            self._share(record, action, other)
 
-    def _remember(self, record: Record, change: Change) -> None:
-        values, name, timeline = (
-            self.memory[change.target.root],
-            change.target.name,
-            self._timeline[change.target],
-        )
-        current = values.pop(name, None)
-        if change.after:
-            try:
-                values[name] = value_after(timeline, len(timeline) - 1, current)
-            except (KeyError, TypeError):
-                self._breach(record, f"nobody knows the value that {change.target.said} is made of")
+    def _share(self, record: Record, action: RecordedAction, other: str) -> None:
+        known = self.actions.get(other)
+        if known is None or known is action:
+            return
+        known.shared.extend(folds.shared_in(other, record))
+        if self.postings.since.get(key := numbered(Topic.ACTION, other), [0])[-1] != record.seq:
+            self._post(record, key)
+        self._reflag[other] = None
 
-    def _move(self, record: Record, table: lifecycle.Table, subject: Any, called: str) -> bool:
-        life = lifecycle.follow(table, subject.life, record.event)
-        if life is None:
-            self._breach(
-                record, f"{called} is {subject.life}, which {type(record.event).__name__} cannot follow"
-            )
-            return False
-        subject.life = life
-        return True
+    def _post(self, record: Record, key: int) -> None:
+        self.postings.post(key, record.seq)
 
     def _breach(self, record: Record, what: str) -> None:
         self.breaches.append(Breach(record.seq, what))
 
 
-_APPLY: dict[type, Callable[[History, Record, Any], None]] = {
+_APPLY: dict[type, Callable[[History, Record, Any], Any]] = {
     e.WorkspaceBegan: History._workspace_began,
     e.RunBegan: History._run_began,
     e.RunEnded: History._run_moved,
@@ -428,24 +653,28 @@ _APPLY: dict[type, Callable[[History, Record, Any], None]] = {
     e.RunHandedOver: History._run_moved,
     e.RunTaken: History._run_moved,
     e.RunReturned: History._run_moved,
-    e.StepBegan: History._step_began,
-    e.StepEnded: History._step_ended,
+    e.StepBegan: History._step_moved,
+    e.StepEnded: History._step_moved,
     e.ActionBegan: History._action_began,
+    e.ActionNoted: History._action_began,
     e.DriftSeen: History._action_began,
     e.RollbackBegan: History._action_began,
-    e.ActionDetached: History._action_ended,
-    e.ActionEnded: History._action_ended,
-    e.ActionSettled: History._action_ended,
-    e.ActionNoted: History._action_noted,
-    e.ActionTold: History._action_told,
+    e.ActionDetached: History._went_on,
+    e.ActionEnded: History._went_on,
+    e.ActionSettled: History._went_on,
+    e.ActionTold: History._went_on,
+    e.ActionDelivered: History._went_on,
+    e.ChangesSeen: History._went_on,
+    e.RollbackProgressed: History._went_on,
+    e.RollbackEnded: History._went_on,
     e.ActionRefused: History._nothing,
     e.ApprovalAsked: History._approval_asked,
     e.ApprovalAnswered: History._approval_moved,
     e.ApprovalUsed: History._approval_moved,
-    e.RollbackProgressed: History._rollback_progressed,
-    e.RollbackEnded: History._rollback_ended,
-    e.ChangesSeen: History._changes_seen,
     e.ConfigAccepted: History._config_accepted,
+    e.ContentForgotten: History._content_forgotten,
+    e.CompactionBegan: History._compaction_began,
+    e.CompactionEnded: History._compaction_ended,
     e.CheckpointTaken: History._checkpoint_taken,
     WorkspaceSeated: History._seated,
     **dict.fromkeys(get_args(i.IntentEvent), History._intent),

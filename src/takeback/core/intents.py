@@ -1,7 +1,7 @@
-"""Intents: what a run wants to be sent once it has committed, and what became of it.
+"""Intents: messages and calls that a run wants sent once it has committed, and their fate.
 
 An intent is held until its run, or its step, commits. Then it is released and delivered by a worker, or dies after
-its last attempt. A rollback cancels it as long as it was not delivered.
+its last attempt. A rollback cancels it if it has not been delivered yet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RESOURCE = "outbox"
 
 
 class IntentState(StrEnum):
-    """Where an intent stands."""
+    """The state of an intent."""
 
     HELD = "held"
     """Its run, or its step, has not committed."""
@@ -33,13 +33,13 @@ class IntentState(StrEnum):
     """It failed for good and waits for a human."""
     CANCELLED = "cancelled"
     DROPPED = "dropped"
-    """A human gave it up."""
+    """A human discarded it."""
 
 
 RELEASED = (IntentState.QUEUED, IntentState.DUE, IntentState.CLAIMED)
-"""On their way: the next of an ordering key waits for these."""
+"""On the way: the next intent with the same ordering key waits for these."""
 GONE = (IntentState.CANCELLED, IntentState.DROPPED)
-"""It will not be delivered any more."""
+"""States in which an intent will never be delivered."""
 
 
 class IntentDeferred(Base, frozen=True, tag="intent-deferred"):
@@ -51,20 +51,20 @@ class IntentDeferred(Base, frozen=True, tag="intent-deferred"):
     key: str
     """Unique in its run."""
     action: str
-    """What was at work."""
+    """The action that deferred it."""
     delivery_key: str
-    """What the receiver is given to know the same intent by."""
+    """The idempotency key that the receiver gets."""
     about: str = ""
-    """What it is, as a person would say it: `email to ann@example.org`."""
+    """A short description for people: `email to ann@example.org`."""
     arguments: Any = None
     full: str = ""
-    """As with actions: the content that holds all of the arguments, where the view leaves something out."""
+    """As with actions: the blob with all arguments, if `arguments` leaves something out."""
     intent: str = ""
-    """The digest of what the key was given for."""
+    """The digest of what the key was used for."""
     order: str = ""
     """Intents with the same ordering key are delivered one after the other."""
     step: str = ""
-    """The step at whose end it is released; else at the end of the run."""
+    """The step at whose end it is released; if empty, it is released at the end of the run."""
     undo: str = ""
     check: str = ""
     timeout_s: float = 30.0
@@ -85,20 +85,20 @@ class IntentAttempted(Base, frozen=True, tag="intent-attempted"):
     why: str
     again_us: int
     unsure: bool = False
-    """Whether it may have been delivered all the same: no answer came, or the worker died."""
+    """True if it may have been delivered nevertheless: no answer came, or the worker died."""
 
 
 class IntentDelivered(Base, frozen=True, tag="intent-delivered"):
     intent: str
     attempt: int
     result: Any = None
-    """What may be seen of what the receiver gave back."""
+    """The receiver's answer, with secrets redacted."""
     found: bool = False
-    """Whether it was not sent now, because its check found it delivered."""
+    """True if it was not sent now because its check found it delivered already."""
 
 
 class IntentDied(Base, frozen=True, tag="intent-died"):
-    """The last attempt failed, or one that would never succeed."""
+    """The last attempt failed, or one failed in a way that retrying cannot fix."""
 
     intent: str
     attempt: int
@@ -107,7 +107,7 @@ class IntentDied(Base, frozen=True, tag="intent-died"):
 
 
 class IntentCancelled(Base, frozen=True, tag="intent-cancelled"):
-    """It is not delivered any more. Where `unsure`, an earlier attempt may have been."""
+    """The intent will not be delivered. If `unsure`, an earlier attempt may have delivered it."""
 
     intent: str
     rollback: str = ""
@@ -115,14 +115,14 @@ class IntentCancelled(Base, frozen=True, tag="intent-cancelled"):
 
 
 class IntentRevived(Base, frozen=True, tag="intent-revived"):
-    """A human wants a dead one to be tried again, from its first attempt on."""
+    """A human wants a dead letter tried again, counting from the first attempt."""
 
     intent: str
     actor: str = ""
 
 
 class IntentDropped(Base, frozen=True, tag="intent-dropped"):
-    """A human gave a dead one up."""
+    """A human discarded a dead letter."""
 
     intent: str
     actor: str = ""
@@ -140,7 +140,7 @@ IntentEvent = (
     | IntentDropped
 )
 Word = IntentDelivered | IntentAttempted | IntentDied
-"""What a worker says of an attempt."""
+"""What a worker reports about an attempt."""
 
 AFTER: dict[type, IntentState] = {
     IntentAttempted: IntentState.DUE,
@@ -165,23 +165,23 @@ class Queued(msgspec.Struct, frozen=True):
     attempts: int = 0
     """How many attempts have ended."""
     unsure: bool = False
-    """Whether one of them had no answer, so that it may have been delivered."""
+    """True if one of them got no answer, so that it may have been delivered."""
     fence: int = 0
     owner: str = ""
     begun: bool = False
-    """Whether an attempt has begun under this claim."""
+    """True if an attempt has begun under this claim."""
     live: bool = False
-    """Whether the lease of its owner holds."""
+    """True while the lease of its owner is valid."""
     result: Any = None
 
     @property
     def busy(self) -> bool:
-        """Whether it is being delivered at this moment, as far as is known."""
+        """True if, as far as is known, it is being delivered right now."""
         return self.state is IntentState.CLAIMED and self.begun and self.live
 
 
 class AttemptOutcome(msgspec.Struct, frozen=True):
-    """What became of one attempt. The result is private, and kept with the intent."""
+    """The outcome of one attempt. The result is private and stored with the intent."""
 
     queued: Queued
     word: Word
@@ -189,7 +189,7 @@ class AttemptOutcome(msgspec.Struct, frozen=True):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """What a human decided about a dead letter, and when."""
+    """A human's decision about a dead letter, and when it was made."""
 
     seq: int
     at_us: int
@@ -197,12 +197,13 @@ class Decided(msgspec.Struct, frozen=True):
 
 
 class Intent(msgspec.Struct, gc=False):
-    """What is kept at hand of an intent: there may be very many, and the outbox has the rest."""
+    """The part of an intent kept in memory: there may be very many, and the outbox has the rest."""
 
     id: str
     run: str
     about: str
     step: str
+    key: str
     intent: str
     full: str
     """As in IntentDeferred."""
@@ -210,55 +211,5 @@ class Intent(msgspec.Struct, gc=False):
 
 
 def change_of(id: str, deferred: IntentDeferred) -> Change:
-    """The change that an intent is: it was not there, and now it is."""
+    """Return the change that deferring an intent makes: from absent to present."""
     return Change(Target(RESOURCE, id), ABSENT, Version(f"intent:{deferred.delivery_key}"))
-
-
-class Intents:
-    """The intents of a workspace, folded from its journal."""
-
-    def __init__(self) -> None:
-        self.every: dict[str, Intent] = {}
-        self.decided: list[Decided] = []
-        self._keyed: dict[str, dict[str, tuple[str, ...]]] = {}
-        self._texts: dict[str, str] = {}
-        """What many have in common is kept once."""
-        self._held: dict[str, dict[str, Intent]] = {}
-
-    def apply(self, id: str, run: str, event: IntentEvent, seq: int = 0, at_us: int = 0) -> str:
-        """Take in an event; gives what is wrong with it, if anything is."""
-        if isinstance(event, IntentDeferred):
-            run, about, step = (self._texts.setdefault(text, text) for text in (run, event.about, event.step))
-            made = self.every[id] = Intent(id, run, about, step, event.intent, event.full)
-            keyed = self._keyed.setdefault(run, {})
-            keyed[event.key] = (*keyed.get(event.key, ()), id)
-            self._held.setdefault(run, {})[id] = made
-            return ""
-        if isinstance(event, IntentsReleased):
-            wrong = [name for name in event.intents if not self._move(name, IntentState.DUE)]
-        else:
-            wrong = [] if self._move(event.intent, AFTER[type(event)]) else [event.intent]
-        if not wrong and isinstance(event, IntentRevived | IntentDropped):
-            self.decided.append(Decided(seq, at_us, event))
-        return f"there is no intent {wrong[0]} that {type(event).__name__} could follow" if wrong else ""
-
-    def of_key(self, run: str, key: str) -> list[Intent]:
-        """The intents of a run with this key, in order: more than one where one was cancelled."""
-        return [self.every[id] for id in self._keyed.get(run, {}).get(key, ())]
-
-    def held(self, run: str, step: str | None = None) -> list[Intent]:
-        """What a run still holds; or what is released with one of its steps, by the step's name."""
-        found = self._held.get(run, {}).values()
-        return [intent for intent in found if step is None or intent.step == step]
-
-    def _move(self, id: str, state: IntentState) -> bool:
-        intent = self.every.get(id)
-        if intent is None or intent.state in (
-            IntentState.DELIVERED,
-            IntentState.CANCELLED,
-            IntentState.DROPPED,
-        ):
-            return False
-        intent.state = state
-        self._held.get(intent.run, {}).pop(id, None)
-        return True

@@ -1,4 +1,4 @@
-"""Where something stands in a JSON text: from a path to a place, and from a place to line and column."""
+"""Positions in a JSON text: from a path to an offset, and from an offset to line and column."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PART = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 
 
 def parts_of(path: str) -> list[Part]:
-    """The parts of a path as msgspec writes it, `$.items[2].name`, as far as it names them."""
+    """Return the parts of a path as msgspec writes it, such as `$.items[2].name`."""
     found: list[Part] = []
     position = 1
     while match := _PART.match(path, position):
@@ -24,12 +24,12 @@ def parts_of(path: str) -> list[Part]:
 
 
 def path_of(parts: Sequence[Part]) -> str:
-    """The same, from its parts."""
+    """Return the path, as msgspec writes it, from its parts."""
     return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
 
 
 def offset_of(text: str, parts: Sequence[Part]) -> int:
-    """Where the value at this path begins in a valid JSON text; else the last on the way that is there."""
+    """Return the offset of the value at this path in a valid JSON text, or of its nearest existing ancestor."""
     here = _skip(text, 0)
     for part in parts:
         found = _inside(text, here, part)
@@ -40,7 +40,7 @@ def offset_of(text: str, parts: Sequence[Part]) -> int:
 
 
 def _inside(text: str, here: int, part: Part) -> int | None:
-    """Where a member of the object or list that begins here begins. Of two with one name the last counts."""
+    """Return the offset of a member of the object or list at `here`. If a name occurs twice, the last one counts."""
     opened, found, number = text[here], None, 0
     if opened not in "{[" or text[position := _skip(text, here + 1)] in "}]":
         return None
@@ -65,6 +65,6 @@ def _skip(text: str, position: int) -> int:
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
-    """As editors count: from 1."""
+    """Return line and column counted from 1, as editors do."""
     before = text[:offset]
     return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1

@@ -1,7 +1,7 @@
-"""Leases: time-bound rights to a name or a path, each with a number that only rises. Rules only; a store keeps them.
+"""The rules of leases: time-bound rights to a name or path, each with a rising fence number. A store keeps them.
 
-A name is text with slashes, as a path from the top of the workspace is: the lease of a folder covers what lies below
-it, and a word that is no path is just a name.
+A name is text with slashes, like a path from the top of the workspace: the lease of a folder covers everything
+below it. A name does not have to be a path.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from takeback.core.events import Process
 
 EVERYTHING = "."
 RESERVED = "/takeback:"
-"""What Takeback itself holds begins so. No path of the workspace does, and people are not shown it."""
+"""The prefix of Takeback's own leases. No path of the workspace begins with it, and users do not see these leases."""
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who has a lease, or waits for one."""
+    """The owner of a lease, or one who waits for it."""
 
     run: str = ""
     """Empty for a human at a terminal."""
     actor: str = ""
     process: Process | None = None
     thread: str = ""
-    """Which thread of it, where a run waits in one and works in others."""
+    """The waiting thread, if a run waits in one thread and works in others."""
     bound: bool = True
-    """Whether the end of the process is the end of the lease. If not, only its time is."""
+    """True if the lease ends with its process; otherwise it ends only when its time runs out."""
 
     @property
     def node(self) -> tuple[str, str]:
-        """What can wait for only one thing at a time."""
+        """The unit that can wait for only one lease at a time: a run, its thread, or a human's process."""
         return self.run, self.thread or ("" if self.run or not self.process else str(self.process.pid))
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """A lease as it stands now."""
+    """A lease at one moment."""
 
     fence: int
-    """Higher than that of every lease before it, of whatever name."""
+    """Higher than the fence of every earlier lease, whatever its name."""
     name: str
     holder: Holder
     since_us: int
     ttl_us: int
     left_us: int
-    """How long it lasts unless it is renewed, by a clock that nobody sets. Not above zero: it has run out."""
+    """The time left unless it is renewed, by a monotonic clock. Zero or less: it has expired."""
     ended: tuple[Lease, ...] = ()
-    """Of a lease that was just taken: those of others that had run out, and that ended with it."""
+    """For a lease that was just taken: the expired leases of others that it ended."""
 
     @property
     def is_live(self) -> bool:
@@ -56,13 +56,13 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Somebody who waits for a name."""
+    """A request that waits for a name."""
 
     token: str
     name: str
     holder: Holder
     family: frozenset[str]
-    """The runs inside of which it waits: what they hold does not stand in its way."""
+    """The runs that this request is nested in: their leases do not block it."""
     left_us: int
 
 
@@ -71,11 +71,11 @@ class Blocked(msgspec.Struct, frozen=True):
 
     by: tuple[Lease, ...]
     cycle: tuple[Wait, ...] = ()
-    """Those who wait for each other, where that is so and the one who asks is the youngest of them."""
+    """The requests that wait for each other, if this one is part of a deadlock and the youngest in it."""
 
 
 def covers(lease: str, path: str) -> bool:
-    """Whether who has the lease of one name has that of the other too."""
+    """Return whether a lease of the first name includes the second."""
     if lease == EVERYTHING:
         return not path.startswith("/")
     return path == lease or path.startswith(f"{lease.rstrip('/')}/")
@@ -86,7 +86,7 @@ def overlap(one: str, other: str) -> bool:
 
 
 def in_the_way(leases: Sequence[Lease], name: str, family: Collection[str]) -> list[Lease]:
-    """Those, whether they have run out or not, with which nobody outside of the family may have this name."""
+    """Return the leases, expired or not, of runs outside the family that conflict with this name."""
     return [
         lease
         for lease in leases
@@ -95,7 +95,7 @@ def in_the_way(leases: Sequence[Lease], name: str, family: Collection[str]) -> l
 
 
 def decide(leases: Sequence[Lease], waits: Sequence[Wait], wanted: Wait) -> list[Lease] | Blocked:
-    """Whether a name can be had: those leases of it that have run out, and end now; or who has it."""
+    """Decide whether a name is free. Return the expired leases that end now, or who blocks it."""
     found = in_the_way(leases, wanted.name, wanted.family)
     if by := tuple(lease for lease in found if lease.is_live):
         others = [wait for wait in waits if wait.token != wanted.token and wait.left_us > 0]
@@ -105,15 +105,25 @@ def decide(leases: Sequence[Lease], waits: Sequence[Wait], wanted: Wait) -> list
     return found
 
 
+def remaining(ended: Sequence[Lease], wanted: str) -> list[Lease]:
+    """Return the ended leases of runs that cover more than what was wanted.
+
+    Their runs may have left something in the rest, and the next holder of the rest has to learn of it.
+    """
+    return [lease for lease in ended if lease.holder.run and not covers(wanted, lease.name)]
+
+
 def stale(leases: Sequence[Lease]) -> list[Lease]:
-    """What nobody renews any more, although nobody wants it either."""
-    return [lease for lease in leases if not lease.is_live and not lease.holder.bound]
+    """Return the expired leases of people that are not bound to a process."""
+    return [
+        lease for lease in leases if not lease.is_live and not lease.holder.bound and not lease.holder.run
+    ]
 
 
 def _cycle(
     leases: Sequence[Lease], waits: Sequence[Wait], first: Wait, last: Wait, seen: tuple[Wait, ...]
 ) -> tuple[Wait, ...]:
-    """A way from one who waits, over those who are waited for, back to the first."""
+    """Return a cycle of waits that leads from `last` back to `first`; empty if there is none."""
     chain = (*seen, last)
     for lease in in_the_way(leases, last.name, last.family):
         if not lease.is_live:
@@ -131,5 +141,5 @@ def _waiting(waits: Sequence[Wait], holder: Holder) -> Iterator[Wait]:
 
 
 def _age(wait: Wait) -> tuple[int, str]:
-    """The higher, the younger: by when its run began. A human is older than every run."""
+    """Return a sort key that is higher for a younger run. A human is older than every run."""
     return (ids.seq_of(wait.holder.run) if wait.holder.run else 0), wait.token

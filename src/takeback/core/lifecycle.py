@@ -1,8 +1,9 @@
-"""The life of a run, a step, an action and a rollback: which event may follow which, as data."""
+"""The life cycles of runs, steps, actions and rollbacks: tables of which event may follow which."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from takeback.core import events as e
 
@@ -31,7 +32,7 @@ SETTLING = {
     e.Did.KEPT,
     e.Did.MERGED,
 }
-"""What a rollback can do about a target so that it need not be done again. The rest stays open."""
+"""Outcomes of a rollback that settle a target. All others leave it open."""
 
 Table = dict[Life, dict[type, Life | None]]
 
@@ -47,6 +48,10 @@ RUN: Table = {
         e.RunHandedOver: Life.HANDED_OVER,
         e.RunEnded: None,
     },
+}
+THREAD: Table = {
+    **RUN,
+    **{life: {e.RunResumed: Life.OPEN} for life in (Life.DONE, Life.FAILED, Life.STOPPED)},
 }
 STEP: Table = {
     Life.NEW: {e.StepBegan: Life.OPEN},
@@ -70,12 +75,21 @@ ROLLBACK: Table = {
     Life.NEW: {e.RollbackBegan: Life.OPEN},
     Life.OPEN: {e.RollbackEnded: Life.DONE},
 }
-"""From state and event to the next state; None means that the event's outcome says it."""
+"""From state and event to the next state; None means that the event's outcome decides."""
 
 
 def follow(table: Table, life: Life, event: e.Event) -> Life | None:
-    """The next state, or None where this event may not come now."""
+    """Return the next state, or None if this event is not allowed now."""
     after = table.get(life, {})
     if type(event) not in after:
         return None
     return after[type(event)] or ENDED[event.outcome]  # type: ignore[union-attr]
+
+
+def move(table: Table, subject: Any, event: e.Event, called: str) -> str:
+    """Bring a subject into the state that an event leads to; return what is wrong if the event may not come."""
+    life = follow(table, subject.life, event)
+    if life is None:
+        return f"{called} is {subject.life}, which {type(event).__name__} cannot follow"
+    subject.life = life
+    return ""

@@ -1,4 +1,4 @@
-"""What a run remembers, as targets: a dictionary is a place, everything else in it is a value with a path.
+"""The memory of a run as targets: each value in its nested dictionaries is a target with a path.
 
 A path is a JSON pointer. So two writers of different keys do not touch the same target, and taking one back
 leaves the other. A list is one value: its order is its meaning.
@@ -21,7 +21,7 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def pointer(*keys: str) -> str:
-    """The path of nested keys."""
+    """Return the path of nested keys."""
     return "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in keys)
 
 
@@ -30,7 +30,7 @@ def keys_of(path: str) -> list[str]:
 
 
 def flatten(value: Any, at: str = "") -> dict[str, Any]:
-    """The values of a nested dictionary by their paths. An empty dictionary is a value."""
+    """Return the values of a nested dictionary by their paths. An empty dictionary is a value."""
     if not isinstance(value, dict) or (not value and at):
         return {at: value}
     found: dict[str, Any] = {}
@@ -40,13 +40,13 @@ def flatten(value: Any, at: str = "") -> dict[str, Any]:
 
 
 def unflatten(values: dict[str, Any]) -> dict[str, Any]:
-    """The nested dictionary that these paths and values make."""
+    """Return the nested dictionary of these paths and values."""
     whole: dict[str, Any] = {}
     for path, value in sorted(values.items()):
         place = whole
         *above, last = keys_of(path)
         for key in above:
-            # An undo may bring back a value where another action has made a place since: the place wins.
+            # An undo may bring back a value where another action has created a dictionary since: the dictionary wins.
             if not isinstance(place.get(key), dict):
                 place[key] = {}
             place = place[key]
@@ -59,7 +59,7 @@ def version(value: Any) -> Version:
 
 
 def changes(run: str, before: dict[str, Any], after: dict[str, Any]) -> tuple[Change, ...]:
-    """How one state of a run's memory differs from another."""
+    """Return the changes from one state of a run's memory to another."""
     return tuple(
         _change(Target(RESOURCE, path, run), old, new)
         for path in sorted(before.keys() | after.keys())
@@ -68,15 +68,15 @@ def changes(run: str, before: dict[str, Any], after: dict[str, Any]) -> tuple[Ch
     )
 
 
-# A list that grows is not recorded anew with each item: a version may say instead what makes it of the one before.
-# A value is never a dictionary with something in it, so one that is such a dictionary says that.
+# A list that grows is not recorded again with each item: a version may instead hold a splice of the one before.
+# A value is never a non-empty dictionary, so a non-empty dictionary is a splice.
 
 LONG = 8
 _NULL = version(None)
 
 
 def _change(target: Target, old: Version, new: Version) -> Change:
-    """A change, with both values; of a long list of which little changed, with that."""
+    """Return a change with both values, or with a splice if little of a long list changed."""
     was, now = old.data, new.data
     if not isinstance(was, list) or not isinstance(now, list) or len(was) < LONG:
         return Change(target, old, new)
@@ -85,32 +85,32 @@ def _change(target: Target, old: Version, new: Version) -> Change:
     tail = min(_alike(was[::-1], now[::-1]), rest)
     drop, add = len(was) - same - tail, now[same : len(now) - tail]
     splice = {"at": same, "drop": drop, "add": add}
-    # For Python, 1 and True are alike: what is made of it must be the value itself.
+    # In Python 1 == True, so check that the splice produces exactly the new value.
     if 2 * (drop + len(add)) > len(was) or version(spliced(was, splice)) != new:
         return Change(target, old, new)
     return Change(target, Version(old.id), Version(new.id, data=splice))
 
 
 def _alike(one: list[Any], other: list[Any]) -> int:
-    """How many items they begin with alike."""
+    """Return the length of the common prefix."""
     pairs = zip(one, other, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def spliced(value: list[Any], how: Any) -> list[Any]:
-    """The value that a version makes of the one before it."""
+    """Return the value with a splice applied."""
     return [*value[: how["at"]], *how["add"], *value[how["at"] + how["drop"] :]]
 
 
 def is_whole(version: Version) -> bool:
-    """Whether a version has its value with it."""
+    """Return whether a version contains its value."""
     if version.data is None:
         return version == _NULL
     return not isinstance(version.data, dict) or not version.data
 
 
 def value_after(timeline: Sequence[Entry], n: int, current: Any) -> Any:
-    """What the n-th change of a target made of it. `current` is what the one before that had made."""
+    """Return the value after the n-th change of a target. `current` is the value after the change before it."""
     change = timeline[n].change
     if is_whole(change.after):
         return change.after.data
@@ -119,7 +119,7 @@ def value_after(timeline: Sequence[Entry], n: int, current: Any) -> Any:
 
 
 def value_of(version: Version, timeline: Sequence[Entry]) -> Any:
-    """The value of a version, found in what was done to its target; KeyError where that never had it."""
+    """Return the value of a version, found in the timeline of its target; KeyError if it is not there."""
     if is_whole(version):
         return version.data
     value: Any = None

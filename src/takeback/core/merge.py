@@ -1,17 +1,17 @@
 """Three-way merge of text, by lines.
 
-What leads from the base to each side is a list of hunks: base lines that were replaced by other lines. Hunks
-of the two sides that overlap or touch are one region, for nobody can say in which order they belong; this is
-git's rule. A region that both sides turned into the same lines is merged, any other region that both sides
-changed is an overlap. One overlap and there is no result: never half a merge, never markers.
+The difference from the base to each side is a list of hunks: base lines that were replaced by other lines. Hunks
+of the two sides that overlap or touch form one region, because their order is undefined; this is git's rule. A
+region that both sides turned into the same lines is merged, any other region that both sides changed is an
+overlap. With a single overlap there is no result: never half a merge, never markers.
 
 Lines end at a newline and keep it, so CRLF and a missing last newline are content like any other. Data with a
-NUL byte is no text; then only one side may have changed, or both in the same way.
+NUL byte is not text; it merges only if one side changed it, or both in the same way.
 
-How hunks are found decides between an overlap and a merge only, never what a side's own lines are. The
-shortest script of edits is looked for first, which takes time by the number of edits. Where there are too
-many, lines that occur once on either side divide the text (patience diff), and what cannot be divided is one
-hunk: coarse, but right, and found in a time that no input can blow up.
+How hunks are found only decides between an overlap and a merge, never the content of either side. The shortest
+edit script is tried first; its cost grows with the number of edits. If there are too many, lines that occur once
+on each side divide the text (patience diff), and what cannot be divided is one hunk: coarse but correct, and in
+bounded time for any input.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from typing import NamedTuple
 import msgspec
 
 EDITS_MAX = 256
-"""For how many edits the shortest script is looked for. The time and space it may take is the square of
-this."""
+"""The most edits for which the shortest script is searched. Time and space are at most the square of this."""
 
 Lines = Sequence[bytes]
 Pair = tuple[int, int]
@@ -35,8 +34,7 @@ Pair = tuple[int, int]
 class Overlap(msgspec.Struct, frozen=True):
     """Lines that both sides changed, each as (first, last), counted from 1.
 
-    No lines at all, where a side has removed them or the other has inserted some, is (n + 1, n): after line
-    n.
+    An empty range, where one side removed lines or the other inserted some, is (n + 1, n): after line n.
     """
 
     base_lines: tuple[int, int]
@@ -45,7 +43,7 @@ class Overlap(msgspec.Struct, frozen=True):
 
 
 class Merged(msgspec.Struct, frozen=True):
-    """The merged text; or None with the overlaps, or with none where it is not text."""
+    """The merged text; or None with the overlaps, and without overlaps if it is not text."""
 
     data: bytes | None
     conflicts: tuple[Overlap, ...] = ()
@@ -61,7 +59,7 @@ class Hunk(NamedTuple):
 
 
 class Region(NamedTuple):
-    """Lines [start, end) of the base, which the hunks of one side or of both are about."""
+    """Lines [start, end) of the base that are covered by hunks of one side or both."""
 
     start: int
     end: int
@@ -70,7 +68,7 @@ class Region(NamedTuple):
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged:
-    """Both what leads from `base` to `ours` and what leads from `base` to `theirs`."""
+    """Combine the changes from `base` to `ours` with those from `base` to `theirs`."""
     if ours == theirs or theirs == base:
         return Merged(ours)
     if ours == base:
@@ -100,13 +98,13 @@ def _merge(base: Lines, ours: Lines, theirs: Lines) -> Merged:
 
 
 def _split(data: bytes) -> list[bytes]:
-    # Not splitlines(), which takes a lone carriage return for an end as well.
+    # Not splitlines(), which also splits at a lone carriage return.
     *whole, rest = data.split(b"\n")
     return [line + b"\n" for line in whole] + ([rest] if rest else [])
 
 
 def _regions(ours: list[Hunk], theirs: list[Hunk]) -> list[Region]:
-    """Put hunks that overlap or touch together. Those of one side never do."""
+    """Group hunks that overlap or touch. Hunks of one side never do."""
     regions: list[Region] = []
     for hunk, is_ours in sorted([*((hunk, True) for hunk in ours), *((hunk, False) for hunk in theirs)]):
         if regions and hunk.start <= regions[-1].end:
@@ -119,7 +117,10 @@ def _regions(ours: list[Hunk], theirs: list[Hunk]) -> list[Region]:
 
 
 def _span(region: Region, changes: list[Hunk]) -> tuple[int, int]:
-    """The lines of one side that stand for the region. A side without hunks in it is not asked for."""
+    """Return the range of one side's lines that corresponds to the region.
+
+    For a side without hunks the result is not used.
+    """
     if not changes:
         return region.start, region.end
     first, last = changes[0], changes[-1]
@@ -130,7 +131,7 @@ def _span(region: Region, changes: list[Hunk]) -> tuple[int, int]:
 
 
 def hunks(base: Lines, other: Lines) -> list[Hunk]:
-    """What leads from the base to the other, in order; between two hunks there is a line of both."""
+    """Return the differences from the base to the other, in order. Two hunks are separated by a common line."""
     head = _common(base, other)
     tail = _common(base[head:][::-1], other[head:][::-1])
     ends = len(base) - tail, len(other) - tail
@@ -145,16 +146,16 @@ def hunks(base: Lines, other: Lines) -> list[Hunk]:
 
 
 def _common(one: Lines, other: Lines) -> int:
-    """How many lines both begin with."""
+    """Return how many lines both begin with."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((index for index, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def _settled(found: list[Hunk], base: Lines, other: Lines) -> list[Hunk]:
-    """Move each insertion and removal as far down as it can be read.
+    """Move each insertion and removal as far down as possible.
 
-    Inserting a line beside an equal one can be told in several ways. Both sides must tell the same one, or
-    the same insertion would be taken for two.
+    Inserting a line next to an equal one can be expressed in several ways. Both sides must use the same one, or
+    the same insertion would count twice.
     """
     settled: list[Hunk] = []
     for hunk in reversed(found):
@@ -179,7 +180,7 @@ def _slid(hunk: Hunk, base: Lines, other: Lines, settled: list[Hunk]) -> Hunk:
 
 
 def _aligned(base: Lines, other: Lines, left: Sequence[int], right: Sequence[int]) -> Iterator[Pair]:
-    """Which of these lines of the base is which of these of the other, part by part."""
+    """Yield the pairs of equal lines in the base and the other, part by part."""
     parts = [(left, right)]
     while parts:
         left, right = _shared(base, other, *parts.pop())
@@ -196,16 +197,16 @@ def _aligned(base: Lines, other: Lines, left: Sequence[int], right: Sequence[int
 def _shared(
     base: Lines, other: Lines, left: Sequence[int], right: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Leave out what cannot have a mate: it only makes the search longer."""
+    """Return only the lines that occur on both sides: others make the search longer."""
     mine, others = {base[i] for i in left}, {other[i] for i in right}
     return [i for i in left if base[i] in others], [i for i in right if other[i] in mine]
 
 
 def _shortest(mine: Lines, others: Lines) -> list[Pair] | None:
-    """Myers' greedy search for the fewest edits; None if it would take too many.
+    """Return the pairs of Myers' greedy search for the fewest edits; None if there are too many edits.
 
     A path goes right for a line removed, down for one inserted, and on along its diagonal for lines in
-    common. `reach` has how far to the right each diagonal was reached; `trace` how that was before each edit.
+    common. `reach` says how far to the right each diagonal was reached, `trace` the same before each edit.
     """
     width, height = len(mine), len(others)
     reach = {1: 0}
@@ -224,14 +225,14 @@ def _shortest(mine: Lines, others: Lines) -> list[Pair] | None:
 
 
 def _edit(reach: dict[int, int], diagonal: int, edits: int) -> tuple[int, int]:
-    """The edit that brings a path to this diagonal: where it arrives, and the diagonal that it comes from."""
+    """Return where the edit that leads to this diagonal arrives, and the diagonal that it comes from."""
     if diagonal == -edits or (diagonal != edits and reach[diagonal - 1] < reach[diagonal + 1]):
         return reach[diagonal + 1], diagonal + 1
     return reach[diagonal - 1] + 1, diagonal - 1
 
 
 def _walked_back(trace: list[dict[int, int]], x: int, y: int) -> list[Pair]:
-    """The lines in common along the path that ends here."""
+    """Return the common lines along the path that ends here."""
     pairs: list[Pair] = []
     for edits in range(len(trace) - 1, -1, -1):
         diagonal = x - y
@@ -243,7 +244,7 @@ def _walked_back(trace: list[dict[int, int]], x: int, y: int) -> list[Pair]:
 
 
 def _unique(mine: Lines, others: Lines) -> list[Pair]:
-    """Lines that occur once on either side and in the same order on both, as many as can be."""
+    """Return the most lines that occur once on each side and in the same order on both."""
     counts, other_counts = Counter(mine), Counter(others)
     places = {line: index for index, line in enumerate(others) if other_counts[line] == 1}
     pairs = [(index, places[line]) for index, line in enumerate(mine) if counts[line] == 1 and line in places]
@@ -251,7 +252,7 @@ def _unique(mine: Lines, others: Lines) -> list[Pair]:
 
 
 def _rising(pairs: list[Pair]) -> list[Pair]:
-    """The longest choice of pairs whose second numbers rise."""
+    """Return the longest subsequence of pairs whose second numbers rise."""
     ends: list[int] = []
     last: list[int] = []
     before: list[int] = []

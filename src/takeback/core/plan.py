@@ -59,16 +59,14 @@ class PlannedStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     ] = {}
     effect: Annotated[
         Effect | None,
-        msgspec.Meta(description="What you expect of the tool; not weaker than what the tool says of itself"),
+        msgspec.Meta(description="The effect you expect; not weaker than the one the tool declares"),
     ] = None
     after: Annotated[
         tuple[str, ...], msgspec.Meta(description="The steps that have to be done before this one")
     ] = ()
     retries: Annotated[
         int,
-        msgspec.Meta(
-            ge=0, le=RETRIES_MAX, description="How often to try again what failed for a moment only"
-        ),
+        msgspec.Meta(ge=0, le=RETRIES_MAX, description="How often to retry after a temporary failure"),
     ] = 0
 
 
@@ -81,14 +79,14 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         str,
         msgspec.Meta(
             max_length=200,
-            description="What makes two runs the same one. By default made of the plan itself",
+            description="Two runs with the same key are the same run. By default derived from the plan itself",
         ),
     ] = ""
     tools: Annotated[
         dict[str, ToolTarget],
         msgspec.Meta(description="Short names for this plan: name to package.module:function"),
     ] = {}
-    schema: Annotated[str, msgspec.Meta(description="For editors; not looked at")] = msgspec.field(
+    schema: Annotated[str, msgspec.Meta(description="For editors; ignored")] = msgspec.field(
         default="", name="$schema"
     )
 
@@ -101,7 +99,7 @@ class ResultReference(msgspec.Struct, frozen=True):
 
 
 def parse_plan(data: bytes, name: str = "the plan") -> Plan:
-    """Read a plan and say all that is wrong with it, by step. `name` is how messages call it."""
+    """Read a plan; raise UsageError with all its faults, by step. `name` is its name in messages."""
     if len(data) > BYTES_MAX:
         raise UsageError(f"{name} has {len(data):,} bytes; a plan has at most {BYTES_MAX:,}")
     try:
@@ -125,7 +123,7 @@ _PLACE = re.compile(r"^(.*) - at `\$\.steps\[(\d+)\](.*)`$", re.DOTALL)
 
 
 def _told(message: str, raw: Any) -> str:
-    """msgspec's words, with the step that they are about instead of its number alone."""
+    """Return msgspec's message with the name of the step instead of only its number."""
     if not (found := _PLACE.match(message)):
         return message
     what, number, rest = found[1], int(found[2]), found[3].lstrip(".")
@@ -136,7 +134,7 @@ def _told(message: str, raw: Any) -> str:
 
 
 def _faults(plan: Plan) -> Iterator[str]:
-    """What is wrong with the parts in themselves; cycles come afterwards."""
+    """Yield the faults of single steps; cycles are checked later."""
     known = {step.id for step in plan.steps}
     seen: set[str] = set()
     for step in plan.steps:
@@ -152,16 +150,16 @@ def _faults(plan: Plan) -> Iterator[str]:
             if other == step.id:
                 yield f"step {step.id} waits for itself"
             elif other not in known:
-                yield f"step {step.id} waits for {other!r}, which is no step of this plan"
+                yield f"step {step.id} waits for {other!r}, which is not a step of this plan"
 
 
 def dependencies(step: PlannedStep) -> tuple[str, ...]:
-    """The steps that have to be done before this one, said or implied."""
+    """Return the steps that have to be done before this one, explicit or implied."""
     return tuple(dict.fromkeys([*step.after, *(reference.step for reference in references(step.args))]))
 
 
 def references(value: Any, depth: int = 0) -> Iterator[ResultReference]:
-    """Every reference in these arguments."""
+    """Yield every reference in these arguments."""
     if depth > DEPTH_MAX:
         raise UsageError(f"the arguments are nested more than {DEPTH_MAX} deep")
     if isinstance(value, dict):
@@ -182,11 +180,11 @@ def _reference(value: dict[str, Any]) -> ResultReference | None:
     if not isinstance(step, str) or not isinstance(path, str) or not value.keys() <= {"$result", "path"}:
         raise UsageError(
             'a reference is {"$result": "step-id", "path": "/pointer"}; write {"$literal": …} around a value '
-            "that is none"
+            "that is not a reference"
         )
     if (path and not path.startswith("/")) or re.search(r"~(?![01])", path):
         raise UsageError(
-            f"{path!r} is no JSON Pointer; one is like /items/0/id, or empty for the whole result"
+            f"{path!r} is not a JSON Pointer such as /items/0/id; an empty one means the whole result"
         )
     return ResultReference(step, path)
 
@@ -195,12 +193,12 @@ def _is_literal(value: dict[str, Any]) -> bool:
     if "$literal" not in value:
         return False
     if len(value) > 1:
-        raise UsageError("$literal stands alone in its object")
+        raise UsageError("$literal must be the only key of its object")
     return True
 
 
 def in_order(plan: Plan) -> tuple[PlannedStep, ...]:
-    """The steps so that each comes after those it waits for; among equals, as they stand in the file."""
+    """Return the steps ordered so that each comes after those it waits for, otherwise as in the file."""
     place = {step.id: number for number, step in enumerate(plan.steps)}
     waits = {step.id: set(dependencies(step)) for step in plan.steps}
     waited_for: dict[str, list[str]] = {step.id: [] for step in plan.steps}
@@ -227,7 +225,7 @@ def in_order(plan: Plan) -> tuple[PlannedStep, ...]:
 
 
 def _cycle(stuck: list[PlannedStep], done: set[str]) -> list[str]:
-    """One cycle among steps that all wait for another of them."""
+    """Return one cycle among steps that all wait for another of them."""
     waits = {step.id: next(id for id in dependencies(step) if id not in done) for step in stuck}
     path, here = [], stuck[0].id
     while here not in path:
@@ -237,10 +235,10 @@ def _cycle(stuck: list[PlannedStep], done: set[str]) -> list[str]:
 
 
 def targets(plan: Plan, known: Mapping[str, str]) -> dict[str, str]:
-    """What each step's tool imports, by step. `known` are the names from takeback.toml."""
+    """Return what each step's tool imports, by step. `known` are the names from takeback.toml."""
     if taken := sorted(plan.tools.keys() & known.keys()):
         raise UsageError(
-            f"the plan gives {', '.join(taken)} another meaning than [tools] in takeback.toml; nothing was done",
+            f"the plan redefines {', '.join(taken)}, which [tools] in takeback.toml defines; nothing was done",
             hint="choose another name in the plan",
         )
     names = {**known, **plan.tools}
@@ -256,24 +254,24 @@ def targets(plan: Plan, known: Mapping[str, str]) -> dict[str, str]:
 
 
 def weaker(expected: Effect, own: Effect) -> bool:
-    """Whether a plan expects less of a tool than the tool says of itself: that it can be taken back more easily."""
+    """Return whether a plan expects an effect that is easier to take back than the one the tool declares."""
     order = list(Effect)
     return order.index(expected) < order.index(own)
 
 
 def default_key(plan: Plan, imports: Mapping[str, str]) -> str:
-    """The same for the same plan with the same tools, however its file is laid out."""
+    """Return a key that depends only on the plan and its tools, not on the layout of the file."""
     bare = msgspec.structs.replace(plan, schema="", key="")
     return f"plan:{digest(msgspec.json.encode([bare, imports], order='sorted'))}"
 
 
 def resolve(value: Any, results: Mapping[str, Any]) -> Any:
-    """These arguments with results in the place of references."""
+    """Return these arguments with references replaced by results."""
     return _replaced(value, lambda reference: _follow(reference, results[reference.step]))
 
 
 def known_part(value: Any) -> Any:
-    """These arguments as far as they are known before anything has run: None in the place of references."""
+    """Return these arguments as far as they are known before anything has run: references become None."""
     return _replaced(value, lambda _: None)
 
 
@@ -299,9 +297,10 @@ def _follow(reference: ResultReference, result: Any) -> Any:
             here = here[int(name)]
         else:
             # Names of fields help, values might be secrets.
-            has = f"the fields {', '.join(map(str, here))[:200]}" if isinstance(here, dict) else _shape(here)
-            raise UsageError(f"the result of step {reference.step} has no {reference.path}: there is {has}")
-    return deepcopy(here)  # what a tool does to what it is given must not change what others are given
+            fields = f"has the fields {', '.join(map(str, here))[:200]}" if isinstance(here, dict) else ""
+            found = fields or f"is {_shape(here)}"
+            raise UsageError(f"the result of step {reference.step} has no {reference.path}: it {found}")
+    return deepcopy(here)  # a tool that modifies its arguments must not change those of others
 
 
 def _shape(value: Any) -> str:

@@ -1,6 +1,6 @@
-"""Safety rules as data: what a call may do, decided from its name, its effect and its arguments alone.
+"""Safety rules: what a call may do, decided only from its name, its effect and its arguments.
 
-Rules stand in takeback.toml, which an agent cannot loosen by itself. They are a seat belt and not a sandbox: they
+The rules are in takeback.toml, which an agent cannot loosen by itself. They are a seat belt, not a sandbox: they
 judge what a call says it is going to do, not what the tool then does. A path is recognised by the name of its
 argument, and a command by its words.
 """
@@ -29,23 +29,23 @@ from takeback.core.rules import (
 
 FILE = "takeback.toml"
 ALLOWED = "commands.allow"
-"""The rule by which a human has allowed a command by its words, on autopilot too."""
+"""The rule with which a human allowed a command by its words, even on autopilot."""
 _SEVERITY = list(Ruling)
 
 
 class Foreseen(msgspec.Struct, frozen=True):
-    """What is known of a command before it runs."""
+    """What is known about a command before it runs."""
 
     effect: Effect = Effect.NONE
     why: str = ""
-    """Why it cannot be taken back, or is unknown, in words."""
+    """The reason, for people, why it cannot be taken back or is unknown."""
     irreversible: tuple[str, ...] | None = None
-    """Each command in it that cannot be taken back. None if these are not known: then no pattern permits it."""
+    """Each command in it that cannot be taken back. None if they are unknown: then no pattern permits it."""
     pattern: str = ""
-    """A pattern that would permit the first of these; empty if none of them can be named."""
+    """A pattern that would permit the first of them; empty if there is none."""
 
     def is_permitted(self, patterns: Sequence[str]) -> bool:
-        """Return whether these patterns name all of it that cannot be taken back, each command by itself."""
+        """Return whether these patterns permit every command in it that cannot be taken back."""
         return self.irreversible is not None and all(
             any(fits(pattern, command, begins=True) for pattern in patterns) for command in self.irreversible
         )
@@ -56,22 +56,22 @@ Foresee = Callable[[str | Sequence[str]], Foreseen]
 
 
 class RuleContext(msgspec.Struct, frozen=True):
-    """What the rules are read against."""
+    """The surroundings in which the rules are applied."""
 
     root: str
     """The workspace, absolute and without links."""
 
     here: str = ""
-    """The folder from which relative paths are meant; the workspace's own, if empty."""
+    """The folder that relative paths start from; if empty, the workspace."""
 
     aliases: Sequence[tuple[str, str]] = ()
-    """Short names that [tools] in takeback.toml gives, each with the tool that it means."""
+    """Short names from [tools] in takeback.toml, each with its tool."""
 
     real: Callable[[str], str] | None = None
-    """Where a path really leads, links followed. Without it a path is judged by its words alone."""
+    """Resolves the links in a path. Without it a path is judged only as written."""
 
     foresee: Foresee | None = None
-    """Knows commands. Without it a command is judged by the patterns of the rules alone."""
+    """Judges commands. Without it only the patterns of the rules count."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class Decision(msgspec.Struct, frozen=True):
     why: str = ""
     how: str = ""
     hint: str = ""
-    """What whoever wrote the call can do about it without another rule."""
+    """What the author of the call can do about it without changing a rule."""
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -95,18 +95,18 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 class Use(msgspec.Struct, frozen=True):
-    """The tool of a step, as the rules know it."""
+    """The tool of a step, as the rules see it."""
 
     name: str
     effect: Effect
     also: str = ""
-    """Another name of the same function. It has to be allowed under both."""
+    """Another name of the same function. Both have to be allowed."""
     because: str = ""
-    """Why its effect is more than what it says of itself: a command that it is given."""
+    """The command among its arguments that makes its effect worse than declared."""
     uncaptured: str = ""
-    """The same for a path that it names."""
+    """The path among its arguments that makes its effect worse than declared."""
     undeclared: bool = False
-    """Nobody has said what it does, and on autopilot nobody would see it."""
+    """True if it is not declared and runs on autopilot."""
 
 
 def judge_call(
@@ -120,10 +120,10 @@ def judge_call(
     uncaptured: str = "",
     undeclared: bool = False,
 ) -> Decision:
-    """Whether this call may run. `earlier` is how often the run has called this tool already.
+    """Return whether this call may run. `earlier` is how often the run has called this tool already.
 
-    Positional arguments have to be given their names first: a path is known by the name of its argument.
-    With `undeclared` nobody has said what it does, and nobody watches.
+    Positional arguments have to be given their names first: a path is recognised by the name of its argument.
+    `undeclared` means that the tool is not declared and the run is on autopilot.
     """
     use = Use(name, effect, uncaptured=uncaptured, undeclared=undeclared)
     found = list(_findings(rules, use, args, ground, earlier))
@@ -131,9 +131,9 @@ def judge_call(
 
 
 def judge_typed(rules: Rules, line: str, found: Foreseen, *, allowed: bool) -> Decision:
-    """What the rules say of a command that somebody typed themselves: only what is written down holds it.
+    """Return what the rules say about a command that a human typed: only explicit rules hold it back.
 
-    `allowed` says that what cannot be taken back of it is named among what is allowed.
+    `allowed` means that all of it that cannot be taken back is on the list of allowed commands.
     """
     decisions = list(_by_command(rules.commands, "COMMAND", line))
     written = {Effect.UNKNOWN: rules.effects.unknown, Effect.IRREVERSIBLE: rules.effects.irreversible}
@@ -150,20 +150,20 @@ def check_plan(
     *,
     autopilot: bool = False,
 ) -> list[Broken]:
-    """Every step that breaks a rule, in the order in which the steps would run.
+    """Return every step that breaks a rule, in the order in which the steps would run.
 
-    What refers to a result is not known yet; it is judged when its step is about to run. On autopilot nobody can
-    be asked, so what would have to be asked is broken too.
+    An argument that refers to a result is not known yet; it is judged when its step is about to run. On autopilot
+    there is no human to ask, so a step that needs approval counts as broken too.
     """
     refused = (Ruling.DENY, Ruling.ASK) if autopilot else (Ruling.DENY,)
     judged = _judged(plan, rules, use_of, ground, autopilot=autopilot)
     return [broken for do, broken in judged if do in refused]
 
 
-def questions(
+def requests(
     plan: Plan, rules: Rules, use_of: Callable[[PlannedStep], Use], ground: RuleContext
 ) -> list[Broken]:
-    """Every step that will wait for a human's word."""
+    """Return every step that will wait for a human's approval."""
     return [broken for do, broken in _judged(plan, rules, use_of, ground) if do is Ruling.ASK]
 
 
@@ -177,7 +177,7 @@ def _judged(
 ) -> Iterator[tuple[Ruling, Broken]]:
     most, rules = rules.limits.steps, for_plans(rules)
     if most and len(plan.steps) > most:
-        what = f"the plan has {len(plan.steps):,} steps, allowed are {most:,}"
+        what = f"the plan has {len(plan.steps):,} steps; at most {most:,} are allowed"
         yield Ruling.DENY, Broken("", "limits.steps", what, _raise("steps", len(plan.steps)))
     called: dict[str, int] = {}
     for step in in_order(plan):
@@ -193,7 +193,7 @@ def _judged(
 def _findings(
     rules: Rules, use: Use, args: Mapping[str, Any], ground: RuleContext, earlier: int
 ) -> Iterator[Decision]:
-    """Everything that keeps this call from just running."""
+    """Yield every reason why this call may not simply run."""
     use = foreseen(use, args, rules.commands, ground)
     for name in dict.fromkeys([use.name, use.also or use.name]):
         yield from _by_tool(rules.tools, name, ground)
@@ -210,11 +210,11 @@ def _findings(
 
 
 def _by_tool(rules: ToolRules, name: str, ground: RuleContext) -> Iterator[Decision]:
-    # Only names that the owner of takeback.toml gave count; a plan could call anything "harmless".
+    # Only aliases from takeback.toml count; a plan could call anything "harmless".
     names = [name, *(alias for alias, target in ground.aliases if target == name)]
     for do, patterns in ((Ruling.DENY, rules.deny), (Ruling.ASK, rules.ask)):
         if pattern := _matching(patterns, names):
-            why = f"{name} is denied" if do is Ruling.DENY else f"{name} has to be asked for"
+            why = f"{name} is denied" if do is Ruling.DENY else f"approval of {name} is required"
             yield Decision(do, f"tools.{do}", f'{why} by "{pattern}"', _take_out(pattern, str(do), "tools"))
     if rules.allow is not None and not _matching(rules.allow, names):
         yield Decision(
@@ -231,7 +231,7 @@ def _matching(patterns: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _by_effect_of(rules: Rules, use: Use, args: Mapping[str, Any], ground: RuleContext) -> Iterator[Decision]:
-    """What its effect says, unless it is a command's, and that is among those that are allowed."""
+    """Yield the decisions by effect, unless the effect is that of a command on the list of allowed commands."""
     if ground.foresee is None or not use.because or use.effect is not Effect.IRREVERSIBLE:
         yield from _by_effect(rules.effects, use)
         return
@@ -254,18 +254,18 @@ def _by_effect(rules: EffectRules, use: Use) -> Iterator[Decision]:
     if do is None and effect is Effect.IRREVERSIBLE:
         do = Ruling.ASK
     if do is None and use.undeclared:
-        why = "its effect is unknown: nobody declared it, and on autopilot nobody would see what it does"
+        why = "its effect is unknown: it is not declared, and on autopilot no human sees what it does"
         yield Decision(Ruling.DENY, "autopilot", why, how, _declare(name))
     elif do in (Ruling.ASK, Ruling.DENY):
         why = "effects of this kind are denied" if do is Ruling.DENY else "a human has to approve it"
-        # It is not the shell that is irreversible, but what it is to run.
+        # Not the shell is irreversible, but the command that it runs.
         what = f"this command is {effect} ({use.because})" if use.because else f"{name} is {effect}"
         what += f" ({use.uncaptured})" if use.uncaptured and not use.because else ""
         yield Decision(do, f"effects.{effect}", f"{what}: {why}", how)
 
 
 def _declare(name: str) -> str:
-    """How whoever calls a function says what it does, also where it is one of a library."""
+    """Return how the caller can declare a function, even one of a library."""
     short = name.rpartition(":")[2]
     return (
         f'declare it: run.call({short}, …, effect="…") or takeback.action(effect="…")({short}), '
@@ -277,7 +277,7 @@ def _declare(name: str) -> str:
 
 
 def paths_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[str]:
-    """Every path among the arguments, as it is given."""
+    """Yield every path among the arguments, as it was passed."""
     for _, text in tool_arguments.named_paths(args, more):
         if not tool_arguments.SCHEME.match(text):
             yield text
@@ -285,11 +285,11 @@ def paths_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[str]
 
 def _by_path(rules: PathRules, argument: str, path: str, ground: RuleContext) -> Iterator[Decision]:
     if tool_arguments.SCHEME.match(path):
-        return  # a page: of a file's address, only the path has come here
+        return  # a web page; file:// addresses have already become paths
     whole = absolute(path, ground.here or ground.root)
     places = {normal(whole): ""}
     if ground.real is not None:
-        # Not the normal form: behind a link, `..` leads elsewhere than its words say.
+        # Not the normal form: behind a link, `..` leads elsewhere than the text suggests.
         places.setdefault(ground.real(whole), ", where it really leads")
     for place, note in places.items():
         if found := _at_place(rules, argument, place, note, ground):
@@ -318,19 +318,19 @@ def _at_place(rules: PathRules, argument: str, place: str, note: str, ground: Ru
 
 
 def _from_top(pattern: str) -> bytes:
-    """A pattern for paths outside is always a whole path."""
+    """Return a pattern for outside paths, anchored at the top of the file system."""
     return b"/" + pattern.lstrip("/").encode()
 
 
 def absolute(path: str, here: str) -> str:
-    """A path from the top of the file system. A home folder is unknown here, and so outside, under its own name."""
+    """Return an absolute path. Home folders are unknown here: `~` becomes a folder of that name at the top."""
     if path.startswith("~"):
         return f"/{path}"
     return path if path.startswith("/") else f"{here}/{path}"
 
 
 def normal(path: str) -> str:
-    """An absolute path with `.` and `..` resolved by its words. What begins in a home folder stays there."""
+    """Return an absolute path with `.` and `..` resolved textually. A path in a home folder stays there."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -342,7 +342,7 @@ def normal(path: str) -> str:
 
 
 def relative(place: str, root: str) -> str | None:
-    """The path from the root, or None for one that is not at or below it."""
+    """Return the path relative to the root, or None if it is not at or below the root."""
     top = root.rstrip("/")
     if place == (top or "/"):
         return "."
@@ -356,13 +356,13 @@ _WORD_END = r"(?=$|[\s;&|(){}`<>])"
 
 
 FORESEEN = (Effect.NONE, Effect.RESTORABLE, Effect.UNKNOWN, Effect.IRREVERSIBLE)
-"""Effects that a command among the arguments may make worse, in the order of care."""
+"""Effects that a command among the arguments may make worse, from least to most care."""
 
 
 def foreseen(use: Use, args: Mapping[str, Any], rules: CommandRules, ground: RuleContext) -> Use:
-    """The use of a tool, with the effect of a command among its arguments where that is worse.
+    """Return the use of a tool with the effect of a command among its arguments, if that is worse.
 
-    A tool that declares how it is taken back has thought of it: then its own word counts.
+    If a tool declares how it is taken back, its own declaration counts.
     """
     if ground.foresee is None or use.effect not in FORESEEN:
         return use
@@ -370,7 +370,7 @@ def foreseen(use: Use, args: Mapping[str, Any], rules: CommandRules, ground: Rul
 
 
 def worsened(use: Use, commands: Iterable[Foreseen]) -> Use:
-    """Return the same use with the effect of the worst of its commands, where that is worse than its own."""
+    """Return the use with the effect of the worst of its commands, if that is worse than its own."""
     for found in commands:
         worse = FORESEEN.index(found.effect) - FORESEEN.index(use.effect)
         if found.why and (worse > 0 or (worse == 0 and not use.because)):
@@ -379,9 +379,9 @@ def worsened(use: Use, commands: Iterable[Foreseen]) -> Use:
 
 
 def commands_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[str | list[str]]:
-    """Every command among the arguments: a text is a line of shell, a list is a program with its arguments.
+    """Yield every command among the arguments: a text is a line of shell, a list is a program with its arguments.
 
-    What is SQL is judged as one more program.
+    SQL is judged as one more program.
     """
     for name, texts in tool_arguments.each_named(args, tool_arguments.COMMANDS, more):
         yield texts[0] if len(texts) == 1 else texts
@@ -395,7 +395,7 @@ def commands_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[s
 
 
 def _commands(args: Mapping[str, Any], more: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Every command among the arguments. A list of words is one command."""
+    """Yield every command among the arguments with the name of its argument. A list of words is one command."""
     for argument, texts in _by_argument(args, more).items():
         yield argument, " ".join(texts)
 
@@ -408,8 +408,8 @@ def _by_argument(args: Mapping[str, Any], more: Sequence[str]) -> dict[str, list
 
 
 def fits(pattern: str, command: str, *, begins: bool = False) -> bool:
-    """Whether a pattern of the rules means a command: somewhere in it, or where it `begins`."""
-    # Quotes and backslashes make no other command of it: r\m, 'rm' and sh -c "rm …" are all rm.
+    """Return whether a pattern of the rules matches somewhere in a command, or only at its start if `begins`."""
+    # Quotes and backslashes do not change the command: r\m, 'rm' and sh -c "rm …" are all rm.
     plain = " ".join(re.sub(r"[\"'\\]", "", command).split())
     body = ".*".join(map(re.escape, " ".join(pattern.split()).split("*")))
     start = "^" if begins else _WORD_START
@@ -420,11 +420,10 @@ def _by_command(rules: CommandRules, argument: str, command: str) -> Iterator[De
     for do, patterns in ((Ruling.DENY, rules.deny), (Ruling.ASK, rules.ask)):
         for pattern in patterns:
             if fits(pattern, command):
-                why = "denied" if do is Ruling.DENY else "to be asked for"
+                what = f"the command in {argument}"
+                why = f"{what} is denied" if do is Ruling.DENY else f"approval of {what} is required"
                 how = _take_out(pattern, str(do), "commands")
-                yield Decision(
-                    do, f"commands.{do}", f'the command in {argument} is {why} by "{pattern}"', how
-                )
+                yield Decision(do, f"commands.{do}", f'{why} by "{pattern}"', how)
 
 
 # Limits
@@ -432,10 +431,10 @@ def _by_command(rules: CommandRules, argument: str, command: str) -> Iterator[De
 
 def _by_limit(rules: LimitRules, name: str, args: Mapping[str, Any], earlier: int) -> Iterator[Decision]:
     if rules.calls_per_tool and earlier >= rules.calls_per_tool:
-        why = f"this would be call number {earlier + 1:,} of {name}, allowed are {rules.calls_per_tool:,}"
+        why = f"this would be call number {earlier + 1:,} of {name}; at most {rules.calls_per_tool:,} are allowed"
         yield Decision(Ruling.DENY, "limits.calls-per-tool", why, _raise("calls-per-tool", earlier + 1))
     if rules.argument_bytes and (size := _size(args)) > rules.argument_bytes:
-        why = f"the arguments have {size:,} bytes, allowed are {rules.argument_bytes:,}"
+        why = f"the arguments have {size:,} bytes; at most {rules.argument_bytes:,} are allowed"
         yield Decision(Ruling.DENY, "limits.argument-bytes", why, _raise("argument-bytes", size))
 
 
@@ -454,7 +453,7 @@ def _add(what: str, setting: str, table: str) -> str:
 
 
 def _take_out(what: str, setting: str, table: str) -> str:
-    return f'take "{what}" out of {setting} in [rules.{table}] of {FILE}'
+    return f'remove "{what}" from {setting} in [rules.{table}] of {FILE}'
 
 
 def _raise(limit: str, needed: int) -> str:

@@ -1,8 +1,8 @@
-"""Secrets do not belong in a log or a workflow file. One table says what looks like a secret.
+"""What looks like a secret, in one table: secrets do not belong in a log or a workflow file.
 
-The journal replaces what looks like a secret before it is written down; a workflow file refuses it. High-confidence
-shapes only: a word that is cut out wrongly makes the log harder to read, and a secret of no known shape cannot be
-told from any other word. Full arguments are kept, where they are needed, as private content.
+The journal replaces what looks like a secret before it is written; a workflow file refuses it. High-confidence
+shapes only: a false match makes the log harder to read, and a secret of no known shape cannot be distinguished
+from any other word. Full arguments are kept, where they are needed, as private content.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import cache
 
 HIDDEN = "[hidden]"
 
-# Tokens that say by their shape what they are: what each is called, the hints of which one must occur (in lower
-# case), and its shape. A shape is compiled only once its hint was met; most texts meet none.
+# Tokens recognisable by their shape: the name, the hints of which one must occur (in lower case), and the
+# shape. A shape is compiled only once one of its hints occurs; most texts contain none.
 TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         "a private key",
@@ -49,8 +49,10 @@ _NAME = (
 _QUOTED = r"'\"'\"'[^'\"]*'\"'\"'|\\\"[^\"\\]*\\\"|\"[^\"]*\"|'[^']*'"
 _PLAIN = r"(?:[^\s|;&\"'\\]|\\.|\"[^\"\s|;&]*\"|'[^'\s|;&]*')+"
 _VALUE = rf"(?:{_QUOTED}|{_PLAIN})"
-# A word that is no option, nothing that a shell reads, and not empty.
+# A word that is not an option, not a redirection and not empty.
 _GIVEN = rf"(?![-<>]|''|\"\"){_VALUE}"
+# All that is left of one simple command.
+_REST = rf"(?:{_QUOTED}|[^|;&\n\"'])+"
 # The words of one simple command up to the option in question, and options before a word.
 _WORDS = r"[^|;&\n]{0,200}?\s"
 _OPTIONS = r"(?:-\S+[ \t]+){0,9}"
@@ -66,6 +68,18 @@ _OF_PROGRAMS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ),
     (("mongo", "mycli", "cqlsh", "cypher", "snowsql"), r"mongo\w*|mycli|cqlsh|cypher-shell|snowsql", "-p"),
     (("beeline", "ncftp", "rdesktop", "rabbitmqadmin"), r"beeline|ncftp\w*|rdesktop|rabbitmqadmin", "-p"),
+    (("az ",), r"az\s+(?:sql|mysql|postgres|synapse)", "-p"),
+    (("login",), r"(?:cf|oras|crane\s+auth)\s+login", "-p"),
+    (("racadm", "altool", "yt-dlp", "youtube-dl"), r"racadm|altool|yt-dlp|youtube-dl", "-p"),
+    (("p4 ",), "p4", "-P"),
+    (("kadmin",), r"kadmin(?:\.local)?", "-w"),
+    (("codecov", "influx"), "codecov|influx", "-t"),
+    (("gem ",), r"gem\s+push", "(?:--key|-k)"),
+    (("nuget", "openai"), r"dotnet\s+nuget\s+push|openai", "-k"),
+    (("llm ",), r"llm\s+keys\s+set", "--value"),
+    (("kaggle",), r"kaggle\s+config\s+set\b(?=[^|;&\n]{0,200}\bkey\b)", "-v"),
+    (("databricks",), r"databricks\s+secrets", "--string-value"),
+    (("kubectl",), r"kubectl\b[^|;&\n]{0,100}?\spatch\s+secrets?", "(?:--patch|-p)"),
     (("poetry", "keychain", "useradd", "usermod"), r"poetry\s+publish|unlock-keychain|user(?:add|mod)", "-p"),
     (
         ("sqlcmd", "bcp", "isql", "ipmitool", "mosquitto"),
@@ -79,6 +93,7 @@ _OF_PROGRAMS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("ldap",), r"ldap\w+", "-w"),
     (("ldappasswd",), "ldappasswd", "-[as]"),
     (("security",), "security", "-w"),
+    (("snmp",), r"snmp\w+", "-c"),
     (("snmp",), r"snmp\w+", "-A"),
     (("snmp",), r"snmp\w+", "-X"),
     (("openssl",), "openssl", "(?:-k|-K|-hmac)(?![a-z])"),
@@ -107,8 +122,18 @@ _NEXT_WORD: tuple[tuple[tuple[str, ...], str], ...] = (
     (("mosquitto_passwd",), r"mosquitto_passwd[ \t]+-b[ \t]+\S+[ \t]+\S+"),
     (("wpa_passphrase",), r"wpa_passphrase[ \t]+\S+"),
     (("mysqladmin",), rf"mysqladmin\b{_WORDS}password"),
-    (("nmcli",), rf"nmcli\b{_WORDS}password"),
-    (("mc alias",), r"mc\s+alias\s+set[ \t]+\S+[ \t]+\S+[ \t]+\S+"),
+    (("nmcli",), rf"nmcli\b{_WORDS}(?:password|\S{{0,60}}\.psk)"),
+    (("wpa_cli",), rf"wpa_cli\b{_WORDS}psk"),
+    (("mc ",), r"mc\s+(?:alias\s+set|config\s+host\s+add)[ \t]+\S+[ \t]+\S+[ \t]+\S+"),
+    (("env:set", "set-env"), r"(?:netlify\s+env:set|cf\s+set-env[ \t]+\S+)[ \t]+\S+"),
+    (("cf auth",), r"cf\s+auth[ \t]+\S+"),
+    (("user-secrets",), r"user-secrets\s+set[ \t]+\S+"),
+    (("vault",), r"vault\s+token\s+(?:revoke|lookup|renew)"),
+    (("consul",), r"consul\s+acl\s+set-agent-token[ \t]+\S+"),
+    (("neo4j",), r"neo4j-admin\b[^|;&\n]{0,60}?\sset-initial-password"),
+    (("securestring",), r"(?i:ConvertTo-SecureString)"),
+    (("cloudflared",), r"cloudflared\s+service\s+install"),
+    (("steamcmd",), rf"steamcmd\b{_WORDS}\+login[ \t]+[^\s+]\S*(?=[ \t]+[^+])"),
     (("http-basic",), r"config[ \t]+http-basic\.\S+[ \t]+\S+"),
     (("passwd",), r"(?:openssl\s+passwd|mkpasswd)(?:[ \t]+-(?:m|s|S|R|salt|method)[ \t]+\S+){0,3}"),
     (("smbclient",), r"smbclient[ \t]+//\S+"),
@@ -122,18 +147,44 @@ _ASKING = (
     r"(?:sudo\b[^|;&\n]{0,200}?\s-\w{0,9}S\b|(?:sudo\s+)?(?:(?:ch|smb|vnc)?passwd|su|kinit|cryptsetup)\b(?!-)"
     r"|[^|;&\n<]{0,200}?(?:--password-stdin|--with-token|--passphrase-fd[ =]0)"
     r"|(?:docker|podman)\s+secret\s+create\b|gcloud\s+secrets\b|gh\s+secret\s+set\b|wrangler\s+secret\s+put\b"
-    r"|vercel\s+env\s+add\b|pass\s+insert\b|keepassxc-cli\b)"
+    r"|vercel\s+env\s+add\b|pass\s+insert\b|keepassxc-cli\b|lpass\s+add\b|secret-tool\s+store\b"
+    r"|fly(?:ctl)?\s+secrets\s+import\b)"
 )
 _ASKING_HINTS = (
     *("sudo", "passwd", "kinit", "cryptsetup", "--p", "--with-token", "su"),
     *("secret", "vercel", "pass", "keepass"),
 )
 
-# A secret that stands behind what announces it: the hints, and a shape whose first group stays.
+# A secret that follows what announces it: the hints, and a shape whose first group stays.
 ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
-    # What is given to a store of secrets, or to a program that asks for one, before any part of it is hidden
-    (("vault",), r"(\bvault\s+(?:kv\s+(?:put|patch)|write)[ \t]+(?:-\S+[ \t]+){0,9}\S+[ \t]+)[^|;&\n]+"),
-    (("fly", "travis"), r"(\b(?:fly(?:ctl)?\s+secrets\s+set|travis\s+encrypt)[ \t]+)[^|;&\n]+"),
+    # Passed to a store of secrets, or to a program that asks for one; before any part of it is hidden
+    (("vault",), rf"(\bvault\s+(?:kv\s+(?:put|patch)|write)[ \t]+{_OPTIONS}\S+[ \t]+){_REST}"),
+    (("fly", "travis"), rf"(\b(?:fly(?:ctl)?\s+secrets\s+set|travis\s+encrypt)[ \t]+){_REST}"),
+    (
+        ("heroku", "dokku", "setenv", "convox", "supabase", "railway", "firebase"),
+        (
+            r"(\b(?:(?:heroku|dokku)\s+config:(?:set|add)|eb\s+setenv|convox\s+env\s+set|supabase\s+secrets\s+set"
+            rf"|railway\s+variables\s+(?:--)?set|firebase\s+functions:config:set)[ \t]+){_REST}"
+        ),
+    ),
+    (("az ",), rf"(\baz\s[^|;&\n]{{0,200}}?\sappsettings\s+set\b{_WORDS}--settings[ \t]+){_REST}"),
+    # The format announces what comes behind it.
+    (
+        ("printf",),
+        (
+            rf"(?i)(\bprintf[ \t]+{_OPTIONS}(?:'[^'\n]{{0,120}}?{_NAME}[^'\w]{{1,4}}%[^']*'"
+            rf"|\"[^\"\n]{{0,120}}?{_NAME}[^\"\w]{{1,4}}%[^\"]*\"|{_NAME}=%\S*)[ \t]+)"
+            rf"{_GIVEN}(?:[ \t]+{_GIVEN})*"
+        ),
+    ),
+    (
+        ("net use",),
+        (
+            r"(\bnet\s+use[ \t]+(?:(?:\*|\w:)[ \t]+)?[\"']?(?:\\\\|//)\S+[ \t]+(?:/\S+[ \t]+){0,5})"
+            rf"(?![/*]){_GIVEN}"
+        ),
+    ),
+    (("net user",), rf"((?:^|[|;&(\n])\s*net\s+user[ \t]+[^\s/]\S*[ \t]+)(?![/*]){_GIVEN}"),
     (
         ("pulumi",),
         rf"(\bpulumi\s+config\s+set\b(?=[^|;&\n]{{0,200}}--secret)[ \t]+{_OPTIONS}[^\s-]\S*[ \t]+{_OPTIONS}){_GIVEN}",
@@ -151,7 +202,7 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
     # NAME=…, name: …, --name …
     (
         ("pass", "secret", "token", "key", "auth", "cred", "pw"),
-        rf"(?i)((?:^|[\s\"'&?;,:/(\[{{#]){_NAME}[ \t]*=[ \t]*)(?:\([^)\n]{{0,300}}\)|{_VALUE})",
+        rf"(?i)((?:^|[\s\"'&?;,:/(\[{{#=\\]){_NAME}(?:\\?[\"']\])?[ \t]*=[ \t]*)(?:\([^)\n]{{0,300}}\)|{_VALUE})",
     ),
     (
         ("pass", "secret", "token", "key", "cred", "pwd"),
@@ -165,7 +216,7 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
         ("pass", "secret", "token", "key", "pwd"),
         (
             r"(?i)((?<![\w-])[\w-]{0,60}(?:pass(?:word|wd|phrase)?|pwd|secret|token|(?:api|access)[-_]?key)"
-            r"\\?[\"']?\s*:\s*\\?[\"'])[^\s\"'\\][^\"'\\\n]*"
+            r"\\?[\"']?\s*(?::|=>)\s*\\?[\"'])[^\s\"'\\][^\"'\\\n]*"
         ),
     ),
     (
@@ -174,7 +225,10 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         ("config", "configure", "npm"),
-        rf"(?i)(\b(?:config(?:ure)?|npm)\s+(?:set\s+)?(?:--?[\w-]+\s+){{0,9}}(?:[^\s:]*:)?{_NAME}[ \t]+){_VALUE}",
+        (
+            r"(?i)(\b(?:config(?:ure)?|npm)\s+(?:set\s+)?(?:--?[\w-]+\s+){0,9}"
+            rf"(?:[^\s:]*:|[\"']\S{{0,120}}?\])?{_NAME}[\"']?[ \t]+){_VALUE}"
+        ),
     ),
     (
         ("_key=",),
@@ -189,13 +243,17 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("authorization", "x-api-key", "cookie"),
         (
-            r"(?i)([\"'](?:authorization|x-api-key|(?:set-)?cookie)\s*:\s*(?:(?:bearer|basic|token|digest|apikey)\s+)?)"
+            r"(?i)([\"'](?:authorization|x-api-key|(?:set-)?cookie)(?:\\?[\"'])?\s*:\s*(?:\\?[\"'])?(?:(?:bearer|basic|token|digest|apikey)\s+)?)"
             r"[^\"'\n]+"
         ),
     ),
     (
         ("authorization", "x-api-key", "cookie"),
         r"(?i)(\b(?:authorization|x-api-key|cookie)\s*:\s*[\"']?(?:bearer\s+|basic\s+|token\s+)?)(?!\[|(?:bearer|basic|token|digest|apikey)\s)[^\s\"']+",
+    ),
+    (
+        ("-h", "--header"),
+        r"(?i)((?:-H|--header)[\s=]*[\"'](?!\[)[\w-]{0,60}(?:token|key|secret|passw\w{1,4})[\w-]{0,60}:)[^\s\"'\[][^\"'\n]{5,}",
     ),
     (("bearer",), r"(?i)(\bbearer\s+)[\w.~+/-]{16,}=*"),
     (("--cookie", "-b"), rf"(\bcurl\b{_WORDS}(?:--cookie[\s=]\s*|-b\s*))(?=[\"']?[^\s\"'=]+=){_VALUE}"),
@@ -206,6 +264,19 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("curl",), rf"(\bcurl\b{_WORDS}(?:-x|--proxy)[\s=]\s*(?:\w+://)?[^\s:@]+:)[^\s@]+(?=@)"),
     (("curl",), rf"(\bcurl\b{_WORDS}-\w{{0,9}}[uU][ \t]*[\"']?[^\s:\"']+:)[^\s\"']+"),
     (("-u", "user"), r"((?:^|\s)(?:-u\s*|--(?:proxy-)?user[\s=]\s*)[^\s:]+:)(?!\d+\b)\S+"),
+    (("curl",), rf"(\bcurl\b{_WORDS}(?:-E|--(?:proxy-)?cert)[\s=]*[^\s:]+:)[^\s|;&]+"),
+    (("creds",), r"((?:^|\s)--(?:src-|dest-)?creds[\s=]\s*[\"']?[^\s:]+:)[^\s\"']+"),
+    (("transmission-remote",), rf"(\btransmission-remote\b{_WORDS}-n[ \t]*[\"']?[^\s:]+:)[^\s\"']+"),
+    (
+        ("bundle",),
+        r"(\bbundle\s+config\s+(?:set\s+)?(?:--\S+\s+){0,3}[^\s:]+\.[^\s:]+\s+[\"']?[^\s:]+:)(?!//)[^\s\"']+",
+    ),
+    (("pserver",), r"(:pserver:[^\s:@]+:)[^\s@]+(?=@)"),
+    (("ftp",), r"(?s)(\bftp\b.{0,300}?\buser[ \t]+[^\s\"']+[ \t]+)[^\s\"']+"),
+    (
+        ("expect",),
+        r"(?i)((?:assword|passphrase)[^\n]{0,80}?\bsend[ \t]+(?:--[ \t]+)?\\?[\"']?)[^\s\"'\\]+(?=\\+[rn])",
+    ),
     (("http", "xh"), rf"(\b(?:https?|xh)\b{_WORDS}-a[ \t]*[^\s:]+:)\S+"),
     (("redis-cli",), r"(\bredis-cli\b(?:\s+-\S+(?:\s+[^\s-]\S*)?){0,20}?\s+-a\s*)[^\s|;&]+"),
     (
@@ -213,13 +284,15 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
         rf"(\b(?:smbclient|rpcclient|net)\b{_WORDS}-U\s*[\"']?[^\s%\"']+%)[^\s|;&\"']+",
     ),
     (("lftp",), rf"(\blftp\b{_WORDS}-u\s*[^\s,]+,)[^\s|;&]+"),
-    (("sqlplus",), rf"(\bsqlplus\b{_WORDS}[^\s/]+/)[^\s@|;&]+"),
+    (("sqlplus", "mpdp", "xpdp"), rf"(\b(?:sqlplus|impdp|expdp)\b{_WORDS}[^\s/]+/)[^\s@|;&]+"),
     (
         (".pgpass",),
         r"((?:^|[\s\"'])[^\s:\"']{1,200}:(?:\d{1,5}|\*):[^\s:\"']{1,200}:[^\s:\"']{1,200}:)[^\s\"']+",
     ),
     # SQL and Python
     (("identified",), rf"(?i)(\bidentified\s+(?:with\s+\S+\s+)?by\s+(?:password\s+)?)(?:{_QUOTED})"),
+    (("password",), rf"(?i)(\bpassword\()(?:{_QUOTED})"),
+    (("secret",), rf"(?i)(\bcreate\s[^;\n]{{0,60}}?\bsecret\b[^;\n]{{0,300}}?\bsecret\s+)(?:{_QUOTED})"),
     (("password",), rf"(?i)(\b(?:user|role)\b[^;\n]{{0,200}}?\bpassword\s+)(?:{_QUOTED})"),
     (
         ("set_password(", "create_superuser(", "db.auth("),
@@ -239,7 +312,7 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
     *((hints, rf"(\b(?:{words})[ \t]+{_OPTIONS}){_GIVEN}") for hints, words in _NEXT_WORD),
 )
 
-# What a workflow file refuses besides, and the journal has rules of its own for.
+# What a workflow file refuses in addition; the journal has rules of its own for these.
 _NAMED = (
     r"pass(?:word|wd|phrase)|secret|(?:access|auth|bearer|refresh)?[-_ ]?token|api[-_ ]?key|private[-_ ]?key"
 )
@@ -262,22 +335,33 @@ def compiled(shape: str) -> re.Pattern[str]:
     return re.compile(shape)
 
 
+_HINTS = frozenset(hint for *_, hints, _shape in (*ANNOUNCED, *TOKENS, *NAMED) for hint in hints)
+
+
+def _hints_in(text: str) -> set[str]:
+    """Return the hints that occur in a text: a shape without any of its hints cannot be in it."""
+    lower = text.lower()
+    return {hint for hint in _HINTS if hint in lower}
+
+
 def redact(text: str) -> str:
     """Return this text without what looks like a secret."""
-    lower = text.lower()
+    found = _hints_in(text)
+    if not found:
+        return text
     for hints, shape in ANNOUNCED:
-        if any(hint in lower for hint in hints):
+        if not found.isdisjoint(hints):
             text = compiled(shape).sub(rf"\g<1>{HIDDEN}", text)
     for _, hints, shape in TOKENS:
-        if any(hint in lower for hint in hints):
+        if not found.isdisjoint(hints):
             text = compiled(shape).sub(HIDDEN, text)
     return text
 
 
 def secret_in(text: str) -> str:
     """Return what kind of secret this text seems to hold; empty if none."""
-    lower = text.lower()
+    found = _hints_in(text)
     for kind, hints, shape in (*TOKENS, *NAMED):
-        if any(hint in lower for hint in hints) and compiled(shape).search(text):
+        if not found.isdisjoint(hints) and compiled(shape).search(text):
             return kind
     return ""

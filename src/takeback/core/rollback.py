@@ -1,23 +1,23 @@
 """The take-back rule.
 
 For one target, the selected changes in order compose into segments: within a segment each change starts where the
-one before ended. A gap between two segments is somebody else's version. Going backwards from the present:
+one before ended. A gap between two segments is someone else's version. Going backwards from the present:
 
 - the present equals the segment's `after`: put its `before` there;
 - it equals `before`: this segment is already taken back;
-- anything else: somebody else wrote. That is a conflict, and the user's choice decides: stop (nothing at all is
+- anything else: someone else wrote. That is a conflict, and the user's choice decides: stop (nothing at all is
   changed), keep (end here, with their version), merge (three-way, between their version, what the agent wrote and
   what was there before it), overwrite (go to the first `before`; their version stays recoverable).
 
-A segment that ends at the version it began with, but for the stamp (a touched file), is put back where the stamp
-is still the segment's own; otherwise it is passed over, for nothing of substance is at stake.
+A segment that changed only the stamp (a touched file) is put back if the stamp is still the segment's own;
+otherwise it is skipped, because no content is at stake.
 
-A target that is divisible (a database, with its rows) is merged whatever was chosen: what somebody else did to
-other parts of it stays. Only a part that both changed is a conflict.
+A divisible target (a database, with its rows) is merged whatever was chosen: what someone else did to other
+parts of it stays. Only a part that both changed is a conflict.
 
-A change that may be another's (two agents at once, or in doubt after a crash) is always a conflict, unless
-everybody who may have made it is selected too, or it came and went and all is as before. The same rule, applied to
-a rollback's own changes, is redo.
+A change that someone else may have made (two agents at once, or in doubt after a crash) is always a conflict,
+unless every action that may have made it is selected too, or the target is back at its first version. The same
+rule, applied to a rollback's own changes, is redo.
 
 This module decides and does not act; `Plan` can be shown before anything is touched.
 """
@@ -58,12 +58,12 @@ class Do(StrEnum):
     COMPENSATE = "compensate"
     CANCEL = "cancel"
     LEAVE = "leave"
-    """It stays because it cannot be otherwise, not because somebody chose so."""
+    """It stays because it has to, not because the user chose so."""
     CONFLICT = "conflict"
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """Changes that follow each other without a gap, as one change from `before` to `after`."""
+    """Consecutive changes without a gap, as one change from `before` to `after`."""
 
     before: Version
     after: Version
@@ -82,14 +82,14 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class Merge(msgspec.Struct, frozen=True):
-    """Apply to the present what leads from `base` to `goal`."""
+    """A difference, from `base` to `goal`, to be applied to the present."""
 
     base: Version
     goal: Version
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """One target of a plan. `present` is the compare of the compare-and-swap, `goal` the swap."""
+    """One target of a plan. In the compare-and-swap, `present` is compared and `goal` is put in its place."""
 
     target: Target
     do: Do
@@ -108,7 +108,7 @@ class Planned(msgspec.Struct, frozen=True):
 
 
 class RollbackPlan(msgspec.Struct, frozen=True):
-    """What taking back would do, in the order in which it would be done."""
+    """What a rollback would do, in order."""
 
     of: tuple[str, ...]
     items: tuple[Planned, ...]
@@ -120,11 +120,11 @@ class RollbackPlan(msgspec.Struct, frozen=True):
 
     @property
     def swaps(self) -> tuple[Change, ...]:
-        """The writes of the plan, each as the change that it will be."""
+        """The writes of the plan, as changes."""
         return tuple(Change(i.target, i.present, i.goal) for i in self.items if i.changes_something)
 
     def decided(self, otherwise: Mapping[Target, Planned]) -> RollbackPlan:
-        """This plan with some items decided otherwise."""
+        """Return this plan with some items replaced."""
         if not otherwise:
             return self
         items = tuple(otherwise.get(item.target, item) for item in self.items)
@@ -154,13 +154,14 @@ def plan_rollback(
         for target, entries in latest_first
     ]
     for action, target in selection.bare:
-        there = history.timeline(target)[-1].change.after if history.timeline(target) else Version("unknown")
+        last = next(history.latest_entries(target), None)
+        there = last.change.after if last else Version("unknown")
         items.append(Planned(target, Do.ALREADY, there, there, (action,), why="it was not changed then"))
     return RollbackPlan(selection.actions, tuple(items), on_conflict)
 
 
 def compose(entries: Iterable[Entry], selected: Iterable[str], unsure: Collection[str] = ()) -> list[Segment]:
-    """Join changes of one target, in order, into segments. Nobody knows what those actions did that are `unsure`."""
+    """Join changes of one target, in order, into segments. All changes of `unsure` actions are in doubt."""
     chosen = frozenset(selected)
     segments: list[Segment] = []
     for entry in entries:
@@ -206,7 +207,7 @@ def _decide(
     for segment in reversed(segments):
         if not merges and segment.is_taken_back(version):
             continue
-        # To put back what is gone destroys nothing, whoever removed it.
+        # Putting back what is gone destroys nothing, whoever removed it.
         if not merges and (not segment.doubt or not version) and segment.stands(version):
             version = segment.before
             continue
@@ -228,7 +229,10 @@ def _decide(
 
 
 def _came_and_went(segments: list[Segment], present: Version) -> bool:
-    """Whether all is as before, with nobody else's change in between: then it does not matter whose it was."""
+    """Return whether the target is back at its first version with no other change in between.
+
+    Then it does not matter who made the changes.
+    """
     chained = all(one.after == other.before for one, other in pairwise(segments))
     is_back = segments[0].before == present == segments[-1].after
     return chained and is_back and any(segment.doubt for segment in segments)
@@ -237,8 +241,10 @@ def _came_and_went(segments: list[Segment], present: Version) -> bool:
 def _what(version: Version, present: Version, *, kept: bool, merging: bool) -> Do:
     if merging:
         return Do.MERGE
+    if kept and version == present:
+        return Do.KEEP  # with its own stamp: to put another one there would look as if it had been taken back
     if version.alike(present):
-        return Do.KEEP if kept else Do.ALREADY
+        return Do.ALREADY
     return Do.RESTORE if version else Do.REMOVE
 
 
@@ -247,15 +253,13 @@ def _makers(entry: Entry) -> tuple[str, ...]:
 
 
 def _blockers(history: History, target: Target, entries: list[Entry]) -> tuple[str, ...]:
-    """Who changed the target after the first selected change, and is not selected."""
+    """Return the actions that changed the target after the first selected change and are not selected."""
     mine = {entry.seq for entry in entries}
     return tuple(
         dict.fromkeys(
             entry.action
-            for entry in history.timeline(target)
-            if entry.seq > entries[0].seq
-            and entry.seq not in mine
-            and not history.taken_back(entry.action, target, entry.seq)
+            for entry in history.timeline(target, after=entries[0].seq)
+            if entry.seq not in mine and not history.taken_back(entry.action, target, entry.seq)
         )
     )
 
@@ -263,8 +267,8 @@ def _blockers(history: History, target: Target, entries: list[Entry]) -> tuple[s
 class Verdict(StrEnum):
     """The whole of a rollback in one word.
 
-    Clean means that every item was verified against the world and every effect is known. Unknown means the first
-    of these alone: an action that was taken back may have done more, elsewhere.
+    Clean means that every item was verified against the world and every effect is known. Unknown means that every
+    item was verified, but an action that was taken back may have done more, elsewhere.
     """
 
     CLEAN = "clean"
@@ -278,7 +282,7 @@ _OPEN = {Did.CONFLICT, Did.FAILED, Did.UNVERIFIABLE}
 
 
 def judge(items: Iterable[Item], unknown: Collection[str] = ()) -> Verdict:
-    """The verdict on a rollback that was carried out. `unknown` are actions that may have done more, elsewhere."""
+    """Return the verdict on a completed rollback. `unknown` are actions that may have done more, elsewhere."""
     every = list(items)
     if any(item.did in _OPEN or not item.verified for item in every):
         return Verdict.PARTIAL
@@ -288,10 +292,10 @@ def judge(items: Iterable[Item], unknown: Collection[str] = ()) -> Verdict:
 
 
 def unknown_among(history: History, kind: RollbackKind, of: Iterable[str]) -> tuple[str, ...]:
-    """The actions of which an undo cannot say that it takes back all that they did.
+    """Return the actions that may have done more than an undo of them takes back.
 
-    Those count too with whom they share a change: it is taken back with theirs. A redo and a restore speak of
-    recorded items alone. What was taken back earlier was said then.
+    Actions that share a change with them count too. A redo and a restore only concern recorded items. Actions
+    that were taken back earlier were reported then.
     """
     if kind is not RollbackKind.UNDO:
         return ()
@@ -302,9 +306,9 @@ def unknown_among(history: History, kind: RollbackKind, of: Iterable[str]) -> tu
 
 
 def passed_over(history: History, of: Collection[str]) -> tuple[RecordedAction, ...]:
-    """Unknown and irreversible actions that an undo of the last change passes over: nothing of them was found here.
+    """Return the unknown and irreversible actions that an undo of the last change skips: they changed nothing here.
 
-    They came after what it takes back, and after the last rollback: the report of that one named those before it.
+    They are later than what the undo takes back, and than the last rollback, whose report named the earlier ones.
     """
     found: list[RecordedAction] = []
     for action in reversed(history.actions.values()):

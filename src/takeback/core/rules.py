@@ -1,4 +1,4 @@
-"""The safety rules of takeback.toml, as data. How a call is judged by them is in policy.py."""
+"""The safety rules of takeback.toml, as data. policy.py judges calls by them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ke
 
 
 class PathRules(_Table, frozen=True):
-    """Which files a call may name. Without `allow` all inside the workspace; outside only what `outside` names."""
+    """The files a call may name. Without `allow`, all inside the workspace; outside, only what `outside` names."""
 
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
-    """Arguments that are paths, besides those that are called so (path, file, folder, …)."""
+    """More arguments that are paths, in addition to the usual names (path, file, folder, …)."""
 
 
 class ToolRules(_Table, frozen=True):
-    """Which tools may be called. Without `allow` all that are not denied."""
+    """The tools that may be called. Without `allow`, all that are not denied."""
 
     allow: tuple[str, ...] | None = None
     ask: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class ToolRules(_Table, frozen=True):
 
 
 class Local(StrEnum):
-    """What counts as what."""
+    """How effects that stay with this session are counted."""
 
     UNKNOWN = "unknown"
     IRREVERSIBLE = "irreversible"
@@ -56,28 +56,28 @@ class EffectRules(_Table, frozen=True):
     compensable: Ruling = Ruling.ALLOW
     deferred: Ruling = Ruling.ALLOW
     irreversible: Ruling | None = None
-    """Where nobody has set it, a call is asked about; of a command that a human runs it is said."""
+    """If not set, a call needs approval; a command that a human runs is only reported."""
     local: Local = Local.UNKNOWN
-    """What that counts as which stays with this session: its own processes, servers here, its containers."""
+    """The effect of what stays with this session: its own processes, servers here, its containers."""
     unknown: Ruling | None = None
-    """Where nobody has set it, it is allowed; but an undeclared function is refused on autopilot."""
+    """If not set, allowed; but an undeclared function is refused on autopilot."""
 
 
 class CommandRules(_Table, frozen=True):
-    """Commands that a tool may not run, or only when asked. `*` stands for anything.
+    """Commands that a tool may not run, or only with approval. `*` stands for anything.
 
-    What is allowed runs although it cannot be taken back; a word of `ask` or `deny` counts more.
+    A command in `allow` runs although it cannot be taken back; `ask` and `deny` take precedence.
     """
 
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
-    """Arguments that are commands, besides command, cmd, argv and their like."""
+    """More arguments that are commands, in addition to command, cmd, argv and the like."""
     allow: tuple[str, ...] = ()
 
 
 class LimitRules(_Table, frozen=True):
-    """How much. Zero means no limit."""
+    """Limits. Zero means no limit."""
 
     steps: Count = 0
     calls_per_tool: Count = 0
@@ -95,7 +95,7 @@ class Rules(_Table, frozen=True):
 
 
 def for_plans(rules: Rules) -> Rules:
-    """The rules as plans have to keep them: without a word on paths, they stay inside the workspace.
+    """Return the rules for plans: without rules on paths, a plan has to stay inside the workspace.
 
     Code that a person wrote may name a path elsewhere, unless a rule forbids it. A plan is data, often a model's.
     """

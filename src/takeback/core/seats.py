@@ -1,7 +1,7 @@
-"""Seats: in which folder, of which machine, a workspace of a shared store sits. Rules only; a store keeps them.
+"""The rules of seats: the one folder, on one machine, where a workspace of a shared store is. A store keeps them.
 
-A workspace sits in one folder at a time. Whoever moves it takes a number that is higher than every one before, and
-whatever works with an old number is refused.
+A workspace is in one folder at a time. Moving it takes a fence number higher than all before, and a process that
+still uses an old number is refused.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import msgspec
 from takeback.core.event_base import Base, Mark
 
 TREE = "files"
-"""The resource whose mark says what can be brought to another folder."""
+"""The resource whose mark describes what can be brought to another folder."""
 
 
 class Place(msgspec.Struct, frozen=True):
     """One folder on one machine."""
 
     id: str
-    """Its own: another folder at the same path is another place."""
+    """Unique: another folder at the same path is another place."""
     host: str
     root: str
 
@@ -28,14 +28,14 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Seat(msgspec.Struct, frozen=True):
-    """Where a workspace sits now."""
+    """The present seat of a workspace."""
 
     fence: int
     place: Place
     since_us: int
     ttl_us: int
     left_us: int
-    """How long nobody else can have it unless it is renewed, by the clock of the store."""
+    """How long the seat is protected unless it is renewed, by the clock of the store."""
 
     @property
     def is_live(self) -> bool:
@@ -43,68 +43,56 @@ class Seat(msgspec.Struct, frozen=True):
 
 
 class WorkspaceSeated(Base, frozen=True, tag="workspace-seated"):
-    """From here on the workspace is worked on in this folder."""
+    """From this event on, the workspace is in this folder."""
 
     place: Place
     fence: int
     actor: str = ""
     marks: tuple[Mark, ...] = ()
-    """Where it came from another folder: how things are in this one. What was not recorded before did not come."""
+    """After a move: the state in this folder. Changes that were not recorded before did not come along."""
 
     @property
     def is_move(self) -> bool:
         return bool(self.marks)
 
 
-class Moves:
+class Moves(msgspec.Struct):
     """Where the workspace sat, and what was done but did not come along when it moved.
 
-    A call that was completed is known by its result. What it did to files is known only from the next look on; if
-    the workspace is brought to another folder before that, the call has to be made there again.
+    A completed call is known by its result, but its changes to files only from the next look on. If the workspace
+    moves to another folder before that look, the call has to be made there again.
     """
 
-    def __init__(self) -> None:
-        self.seat: WorkspaceSeated | None = None
-        self.since_us = 0
-        self.looked_us = 0
-        """When the files were last looked at."""
-        self.moved = 0
-        """The event with which it last came from another folder: what was at work before is not at work any more."""
-        self.lost: set[str] = set()
-        self._unseen: dict[str, None] = {}
-        self._seats: list[tuple[int, WorkspaceSeated]] = []
+    seat: WorkspaceSeated | None = None
+    since_us: int = 0
+    looked_at: int = 0
+    """The event with the last look at the files."""
+    looked_us: int = 0
+    moved: int = 0
+    """The event with which it last came from another folder: what was at work before is not at work any more."""
+    lost: set[str] = set()
+    seats: list[tuple[int, WorkspaceSeated]] = []
 
-    def done(self, action: str) -> None:
-        """An action that may have changed files is over, and nobody has looked at them."""
-        self._unseen[action] = None
-
-    @property
-    def unseen(self) -> list[str]:
-        """What was done since somebody last looked: it would be lost if the workspace moved now."""
-        return list(self._unseen)
-
-    def looked(self, resource: str, at_us: int) -> None:
-        """A mark of this resource was recorded."""
+    def looked(self, resource: str, seq: int, at_us: int) -> None:
+        """Note that a mark of this resource was recorded."""
         if resource == TREE:
-            self._unseen.clear()
-            self.looked_us = at_us
+            self.looked_at, self.looked_us = seq, at_us
 
     def seated(self, seq: int, at_us: int, event: WorkspaceSeated) -> None:
         self.seat, self.since_us = event, at_us
-        self._seats.append((seq, event))
+        self.seats.append((seq, event))
         if event.is_move:
             self.moved = seq
-            self.lost.update(self._unseen)
 
     def at(self, seq: int) -> Place | None:
-        """Where it sat at an event; None before anybody sat down."""
-        sat = [seat.place for since, seat in self._seats if since <= seq] or [
-            s.place for _, s in self._seats[:1]
+        """Return the place of the workspace at an event; None if it never had a seat."""
+        sat = [seat.place for since, seat in self.seats if since <= seq] or [
+            s.place for _, s in self.seats[:1]
         ]
         return sat[-1] if sat else None
 
     def here(self, path: str, seq: int) -> str:
-        """A path of the machine on which something began, as it is where the workspace sits now."""
+        """Translate a path recorded at event `seq` to the folder where the workspace is now."""
         then, now = self.at(seq), self.seat.place if self.seat else None
         if then is None or now is None:
             return path

@@ -1,7 +1,7 @@
-"""What the arguments of a tool mean, by their names and their looks: paths, commands and SQL.
+"""The meaning of a tool's arguments, judged by name and content: paths, commands and SQL.
 
-Tools that others bring along call the same things by many names. A name that says so is enough; one that may mean
-anything (`source`, `target`, `uri`) counts where its text looks like a path, and `query` where it looks like SQL.
+Third-party tools use many names for the same thing. A clear name is enough; one that may mean anything
+(`source`, `target`, `uri`) counts only if its text looks like a path, and `query` only if it looks like SQL.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ PATHS = re.compile(
 PERHAPS_PATHS = re.compile(
     r"(?:.*_)?(?:source|target|uri|url|root|location|output|out|input|from|to|into|resource|name)s?"
 )
-"""Such names say little: the text has to look like a path."""
+"""Ambiguous names: the text has to look like a path too."""
 URLS = re.compile(r"(?:.*_)?urls?")
 COMMANDS = re.compile(
     r"(?:.*_)?(?:(?:command|cmd)(?:_?line)?|argv|script|shell|bash|exec|execute)s?"
     r"|(?:.*_)?(?:program|executable)|args|arguments|popenargs"
 )
 SEVERAL = re.compile(r"(?:.*_)?(?:(?:command|cmd)(?:_?line)?s|scripts|execs)")
-"""Arguments with a list of lines, where others have the words of one command."""
+"""Arguments that hold a list of command lines; in others a list is the words of one command."""
 _TABLES = re.compile(r"(?:.*_)?(?:command|cmd|script|sql)s?|queries|statements")
-"""Arguments of which a table may hold the texts: what `args` names may be anything."""
+"""Arguments that may be a mapping with commands as its values; a mapping under `args` may hold anything."""
 SQL = re.compile(r"(?:.*_)?sqls?(?:_.*)?")
 PERHAPS_SQL = re.compile(r"(?:.*_)?(?:query|queries|statement|statements)")
 
@@ -44,11 +44,11 @@ _LOOKS_LIKE_SQL = re.compile(
 )
 
 JUDGED_AS_SQL = "sql:"
-"""The program by which a text of SQL is judged. No shell has one of this name."""
+"""The pseudo-program as which SQL is judged. No shell has one of this name."""
 
 
 def named(value: Any, names: re.Pattern[str], more: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Every text under an argument of such a name, however deep, with that name."""
+    """Yield every text under an argument of such a name, at any depth, with that name."""
     for name, found in each_named(value, names, more):
         for text in found:
             yield name, text
@@ -57,7 +57,7 @@ def named(value: Any, names: re.Pattern[str], more: Sequence[str] = ()) -> Itera
 def each_named(
     value: Any, names: re.Pattern[str], more: Sequence[str] = ()
 ) -> Iterator[tuple[str, list[str]]]:
-    """Every argument of such a name, however deep, with the texts in it."""
+    """Yield every argument of such a name, at any depth, with the texts in it."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             if (key in more or is_called(str(key), names)) and (
@@ -78,7 +78,7 @@ def is_called(name: str, names: re.Pattern[str]) -> bool:
 
 
 def _texts_under(name: str, value: Any, names: re.Pattern[str]) -> Iterator[str]:
-    """The texts in an argument. Of a table under `files` its names are the paths, under `commands` what they name."""
+    """Yield the texts in an argument. The paths in a mapping are its keys, the commands in a mapping its values."""
     if not isinstance(value, Mapping):
         yield from texts(value)
     elif names in (PATHS, PERHAPS_PATHS):
@@ -100,7 +100,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def named_paths(args: Any, more: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Every path among the arguments, with the name of its argument. A file's address is a path too."""
+    """Yield every path among the arguments, with the name of its argument. A file:// address is a path too."""
     for name, text in named(args, PATHS, more):
         yield name, from_address(text)
     for name, text in named(args, PERHAPS_PATHS):
@@ -112,7 +112,7 @@ def named_paths(args: Any, more: Sequence[str] = ()) -> Iterator[tuple[str, str]
 
 
 def from_address(text: str) -> str:
-    """`file:///a%20b` as the path that it means."""
+    """Return an address such as `file:///a%20b` as a path; any other text as it is."""
     if not _FILE.match(text):
         return text
     path = _FILE.sub("", text, count=1).encode("utf-8", "surrogateescape")
@@ -121,6 +121,6 @@ def from_address(text: str) -> str:
 
 
 def sql_in(args: Any) -> Iterator[str]:
-    """Every text of SQL among the arguments."""
+    """Yield every text of SQL among the arguments."""
     yield from (text for _, text in named(args, SQL))
     yield from (text for _, text in named(args, PERHAPS_SQL) if _LOOKS_LIKE_SQL.match(text))

@@ -1,4 +1,4 @@
-"""Values that a run keeps: arguments, results, memory. What can be kept is JSON, and it comes back equal."""
+"""Values that a run keeps: arguments, results, memory. Only JSON can be kept, and it is read back unchanged."""
 
 from __future__ import annotations
 
@@ -24,8 +24,12 @@ _SECRET_PARTS = re.compile(
 _COUNTED = "tokens"
 
 
+SUBJECTS = ("command", "file_path", "notebook_path", "filePath", "target_file", "path")
+"""The arguments of an agent's call by which a person knows it, the first that there is."""
+
+
 def plain(value: Any, place: str = "the value") -> Any:
-    """This value as JSON builtins, or a UsageError that says which part of it cannot be kept."""
+    """Return this value as JSON builtins, or raise a UsageError that names the part that cannot be kept."""
     try:
         return _plain(value, place, 0)
     except RecursionError:
@@ -33,24 +37,24 @@ def plain(value: Any, place: str = "the value") -> Any:
 
 
 def said(error: BaseException) -> str:
-    """An error in words that can be kept, whatever is in them."""
+    """Return an error as text that can be kept: without secrets, valid, and short."""
     try:
         text = f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001  somebody else's exception, which cannot even say what it is
+    except Exception:  # noqa: BLE001  a foreign exception whose __str__ fails
         text = type(error).__name__
-    # First without secrets, then short: half a secret has no shape that could be known.
+    # Redact before cutting: half a secret has no recognisable shape.
     return redact(text.encode("utf-8", "backslashreplace").decode())[:500]
 
 
 def _too_deep(place: str) -> UsageError:
     return UsageError(
-        f"{place} contains itself, or more than {DEEPEST} levels in each other", hint="keep it flatter"
+        f"{place} contains itself, or is nested more than {DEEPEST} levels deep", hint="keep it flatter"
     )
 
 
 def _plain(value: Any, place: str, depth: int) -> Any:
     if depth > DEEPEST:
-        # Where it begins says more than where it was given up.
+        # The beginning of the path says more than the place where the limit was reached.
         raise _too_deep(place.partition("[")[0])
     match value:
         case None | bool():
@@ -70,7 +74,7 @@ def _plain(value: Any, place: str, depth: int) -> Any:
         case list() | tuple():
             return [_plain(item, f"{place}[{index}]", depth + 1) for index, item in enumerate(value)]
     try:
-        # Structs, dataclasses, dates, enums, UUIDs, bytes, paths: whatever has one plain form.
+        # Structs, dataclasses, dates, enums, UUIDs, bytes, paths: everything with a plain form.
         built = msgspec.to_builtins(value, enc_hook=_encode)
     except (TypeError, ValueError) as error:
         raise UsageError(
@@ -81,12 +85,12 @@ def _plain(value: Any, place: str, depth: int) -> Any:
 
 
 def bare(text: str) -> str:
-    """The text that a kind of str holds: an enum's value, or what a class of its own shows in another way."""
+    """Return the plain text of an enum or of an instance of a subclass of str."""
     return str.__str__(text)
 
 
 def _number(value: int | float, place: str) -> int | float:
-    # Asked of the built-in types: a kind of them may tell something else of itself than what it holds.
+    # By the methods of the built-in types: a subclass may override what it returns.
     if isinstance(value, int):
         whole = int.__index__(value)
         if not -(2 ** (INTEGER_BITS - 1)) <= whole < 2**INTEGER_BITS:
@@ -106,20 +110,22 @@ def _text(value: str, place: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         raise UsageError(
-            f"{place} has half a character at {error.start}, which no text file can hold",
-            hint="a name that is no UTF-8? keep os.fsencode(name).hex(), or a readable form of it",
+            f"{place} has an unpaired surrogate at {error.start}, which UTF-8 cannot encode",
+            hint="if it is a file name that is not UTF-8, keep os.fsencode(name).hex(), or a readable form of it",
         ) from None
     return text
 
 
 def _encode(value: Any) -> Any:
+    if callable(dump := getattr(value, "model_dump", None)):
+        return dump(mode="json")
     if hasattr(value, "__fspath__"):
         return value.__fspath__()
     raise TypeError(type(value).__name__)
 
 
 def view(value: Any) -> Any:
-    """A plain value without what looks like a secret: as it may stand in a log."""
+    """Return a plain value with secrets redacted, as a log may show it."""
     match value:
         case str():
             return redact(value)
@@ -131,23 +137,23 @@ def view(value: Any) -> Any:
 
 
 def view_of(name: str, value: Any) -> Any:
-    """The same for what has a name: if that announces a secret, nothing of it is seen, whatever it is."""
+    """Return a named value as a log may show it: hidden completely if the name announces a secret."""
     if value is None or isinstance(value, bool) or not _announces_secret(name):
         return view(value)
     words = "".join(_WORDS.findall(name)).lower()
-    # So many tokens are a number of words, and no secret.
+    # A number called "tokens" is a count, not a secret.
     return value if isinstance(value, int | float) and words.endswith(_COUNTED) else HIDDEN
 
 
 @functools.lru_cache(maxsize=4096)
 def _announces_secret(name: str) -> bool:
-    """PGPASSWORD, accessToken, x-api-key, Authorization; but not author, and not tokenizer."""
+    """Return True for PGPASSWORD, accessToken, x-api-key, Authorization; but not for author or tokenizer."""
     words = [word.lower() for word in _WORDS.findall(name)]
     return bool(_SECRET_PARTS.search("".join(words))) or not _SECRET_WORDS.isdisjoint(words)
 
 
 def shortened(value: Any) -> Any:
-    """A view that is short enough for a log, whatever the value is."""
+    """Return a view that is short enough for a log."""
     text = msgspec.json.encode(value)
     if len(text) <= SHOWN_BYTES:
         return value

@@ -1,1 +1,1 @@
-"""A process that keeps workspaces warm, so that an event of a coding agent costs only what changed."""
+"""The process that keeps workspaces open, so that an event of a coding agent costs only what changed."""

@@ -1,4 +1,4 @@
-"""Waiting for the end of what calls left in the background, so that what changes after it is known as the human's."""
+"""Waiting for background processes of calls to end, so that changes after that are attributed to the human."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _log = logging.getLogger("takeback.watch")
 
 
 class Watch:
-    """One thread for each workspace in which something goes on in the background."""
+    """One thread for each workspace with processes in the background."""
 
     def __init__(self, home: Path, using: Callable[[Path], AbstractContextManager[Workspace]]) -> None:
-        """`using` gives a workspace for as long as a look takes."""
+        """`using` returns a workspace for the time of one look."""
         self._home = home
         self._using = using
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._watched: set[Path] = set()
 
     def follow(self, workspace: Workspace) -> None:
-        """Look again when what goes on in this workspace has ended."""
-        living = workspace.parts.tracker.in_background()
-        with self._guard:
+        """Look again when the background processes in this workspace have ended."""
+        living = workspace.in_background()
+        with self._lock:
             if not living or workspace.root in self._watched:
                 return
             self._watched.add(workspace.root)
@@ -48,31 +48,30 @@ class Watch:
                     environment.calling({"TAKEBACK_HOME": str(self._home)}, "/"),
                     self._using(root) as workspace,
                 ):
-                    with workspace.lock.held():
-                        workspace.parts.ledger.refresh()
-                        workspace.parts.tracker.end_gone()
-                    living = workspace.parts.tracker.in_background()
-                    with self._guard:
+                    workspace.end_gone()
+                    living = workspace.in_background()
+                    with self._lock:
                         if not living:
                             self._watched.discard(root)
-                # A loop that starts a process each moment must not cost a look each moment.
+                # A loop that keeps starting processes must not cause a look for each of them.
                 time.sleep(pause_s if living else 0)
                 pause_s = min(2 * pause_s, LONGEST_S)
         except TakebackError as error:
-            _log.info("what goes on in %s is not watched: %s", root, error)
+            _log.info("background processes in %s are not watched: %s", root, error)
         finally:
-            with self._guard:
+            with self._lock:
                 self._watched.discard(root)
 
 
 def _until_one_ends(pids: Iterable[int], wait_s: float) -> None:
+    """Wait until one of these processes has ended, or for so long."""
     poll, opened = select.poll(), []
     try:
         for pid in pids:
             try:
                 fd = os.pidfd_open(pid)
             except OSError:
-                return  # it has ended already
+                return  # it has already ended
             opened.append(fd)
             poll.register(fd, select.POLLIN)
         poll.poll(wait_s * 1000)

@@ -1,7 +1,7 @@
-"""The fast path: one event of an agent to the daemon, and its answer back.
+"""The fast path: sends one event of an agent to the daemon, and returns its answer.
 
-This is all that is loaded, by knock.py, for every tool call of an agent. So it is short and imports nothing but what
-is built into Python. What is to be done where no daemon answers is in start.py, which is read only then.
+knock.py loads only this for every tool call of an agent. So it is short and imports only modules that are built into
+Python. What to do if no daemon answers is in start.py, which is loaded only then.
 
     request   fields, each ended by NUL, the last one empty; then what the agent sent, until the end of the stream
     answer    `<exit code> <bytes of standard output> <bytes of standard error>\\n`, and both
@@ -24,18 +24,18 @@ PASSED = (
     b"TAKEBACK_ACTION",
     b"TAKEBACK_ACTOR",
 )
-"""What of the environment is told. Nothing else: there are secrets in it."""
+"""The variables that are passed on. No others: the environment contains secrets."""
 
 BEGINNING = "import sys; "
 
 SESSIONS = (b"essionStart", b"session.created")
-"""What is in the first event of a session, whatever the agent."""
+"""Texts in the first event of a session, of any agent."""
 
 Answer = tuple[int, bytes, bytes]
 
 
 def home(environ: dict[bytes, bytes]) -> bytes:
-    """Where state is kept, as config.py has it; said twice because nothing is imported here."""
+    """Return the state folder, as settings/environment.py does; repeated here because nothing is imported."""
     if own := environ.get(b"TAKEBACK_HOME"):
         return own
     if state := environ.get(b"XDG_STATE_HOME", b"").strip():
@@ -48,7 +48,7 @@ def home(environ: dict[bytes, bytes]) -> bytes:
 
 
 def identity() -> bytes:
-    """Which installation this is: a daemon of another one is replaced."""
+    """Return what identifies this installation: a daemon of another one is replaced."""
     found = posix.stat(__file__)
     return b"%d %d %d %d" % (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
 
@@ -57,20 +57,20 @@ def request(agent: bytes, data: bytes, environ: dict[bytes, bytes]) -> bytes:
     try:
         folder = posix.getcwdb()
     except FileNotFoundError:
-        folder = b"."  # it is gone; no field may be empty
-    told = [name + b"=" + environ[name] for name in PASSED if name in environ]
-    return b"\0".join([MAGIC, identity(), agent, folder, b"%d" % posix.getppid(), *told, b"", data])
+        folder = b"."  # the folder is gone; no field may be empty
+    passed = [name + b"=" + environ[name] for name in PASSED if name in environ]
+    return b"\0".join([MAGIC, identity(), agent, folder, b"%d" % posix.getppid(), *passed, b"", data])
 
 
 def peer(here: _socket.socket) -> tuple[int, int]:
-    """Who is at the other end, by the kernel's word: the process that listens there, and its user."""
+    """Return the process at the other end and its user, as the kernel reports them."""
     raw = here.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
     return int.from_bytes(raw[:4], sys.byteorder), int.from_bytes(raw[4:8], sys.byteorder)
 
 
 def is_daemon(pid: int) -> bool:
-    """Whether a process is the daemon of this installation, as far as the kernel can tell: the same interpreter,
-    started with exactly the words that start.py starts it with, and no others."""
+    """Return True if a process is the daemon of this installation, as far as the kernel knows: the same interpreter,
+    started with exactly the arguments that start.py uses."""
     try:
         same = posix.readlink(b"/proc/%d/exe" % pid).removesuffix(b" (deleted)")
         own = posix.readlink(b"/proc/self/exe").removesuffix(b" (deleted)")
@@ -90,20 +90,20 @@ def is_daemon(pid: int) -> bool:
 
 
 def serving(root: str) -> str:
-    """What a daemon of the installation in this folder runs; as start.py has it."""
+    """Return the code that a daemon of the installation in this folder runs, as in start.py."""
     path = f"{BEGINNING}{root!r} in sys.path or sys.path.insert(0, {root!r})"
     return f"{path}; from takeback.daemon.main import main; sys.exit(main([]))"
 
 
 def ask(folder: bytes, message: bytes, wait_s: float = ANSWER_WAIT_S, *, wary: bool = False) -> Answer | None:
-    """The daemon's answer; None where there is no daemon, or it went away. A TimeoutError where it says nothing.
+    """Return the daemon's answer, or None if there is no daemon or it went away. Raise TimeoutError if it is silent.
 
-    What listens in a folder of somebody else is not asked. What is not our daemon is told, so that one of another
-    installation makes room, but with `wary` it is not believed: no answer of it allows anything.
+    A process that listens in another user's folder is not asked. A process that is not our daemon gets the request,
+    so that a daemon of another installation makes room; but with `wary` its answer is ignored, so it allows nothing.
     """
     here = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
     try:
-        # A socket's path may have about a hundred bytes; a folder of any depth is reached from inside.
+        # A socket's path may have only about a hundred bytes, so the folder is opened first.
         fd = posix.open(folder, posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
         try:
             here.settimeout(wait_s)
@@ -131,7 +131,7 @@ def ask(folder: bytes, message: bytes, wait_s: float = ANSWER_WAIT_S, *, wary: b
 
 
 def _read(found: bytes) -> Answer | None:
-    """Only a whole answer is one: the daemon may have been killed while it spoke."""
+    """Return a complete answer, or None: the daemon may have been killed while it was writing."""
     head, _, rest = found.partition(b"\n")
     numbers = head.split()
     if len(numbers) != 3:
@@ -141,7 +141,7 @@ def _read(found: bytes) -> Answer | None:
 
 
 def main() -> int:
-    """One event from standard input. Gives the exit code."""
+    """Handle one event from standard input. Return the exit code."""
     environ: dict[bytes, bytes] = posix.environ
     agent = sys.argv[1].encode(errors="surrogateescape") if len(sys.argv) == 2 else b""
     if not agent:
@@ -171,8 +171,8 @@ def main() -> int:
 
 
 def gone(data: bytes) -> int:
-    """What to end with where a part of Takeback is missing. The agent goes on; only the beginning of a session ends
-    with an error, so that it is said once."""
+    """Return the exit code if a part of Takeback is missing. The agent continues; only the beginning of a session
+    fails, so that the error is shown once."""
     return 1 if any(beginning in data for beginning in SESSIONS) else 0
 
 

@@ -1,4 +1,4 @@
-"""Asking a daemon how it is, starting and ending it: for commands, not for events."""
+"""Querying, starting and stopping the daemon: for commands, not for events."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ POLL_S = 0.02
 
 
 def status(home: Path) -> wire.Status | None:
-    """What the daemon says of itself; None where there is none."""
+    """Return the daemon's status, or None if there is no daemon."""
     found = _ask(home, wire.STATUS)
     return msgspec.json.decode(found, type=wire.Status) if found else None
 
 
 def start(home: Path) -> wire.Status:
-    """The daemon, started now unless it was there."""
+    """Start the daemon, unless it is running, and return its status."""
     deadline = time.monotonic() + START_WAIT_S
     found = status(home)
     if found is None:
@@ -35,8 +35,8 @@ def start(home: Path) -> wire.Status:
     while found is None:
         if time.monotonic() > deadline:
             raise BackendError(
-                "the daemon did not start; without it everything works, only slower",
-                hint=f"{home / log.FILE} may tell why",
+                "the daemon did not start; everything works without it, but slower",
+                hint=f"{home / log.FILE} may say why",
             )
         time.sleep(POLL_S)
         found = status(home)
@@ -44,23 +44,23 @@ def start(home: Path) -> wire.Status:
 
 
 def stop(home: Path) -> int:
-    """End the daemon, and wait until it has ended. Gives its process; 0 where there was none."""
+    """Stop the daemon and wait until it has ended. Return its process, or 0 if there was none."""
     pid = holder(home)
     if not pid:
         return 0
     try:
         _ask(home, wire.STOP)
     except BackendError:
-        pass  # it does not answer; it is ended all the same
+        pass  # it does not answer; it is stopped anyway
     if not _ended(home):
-        # It hangs. Nothing is lost by this: whatever it was doing is settled by the next command.
+        # It hangs. Killing it loses nothing: the next command settles what it was doing.
         os.kill(pid, signal.SIGKILL)
         _ended(home)
     return pid
 
 
 def holder(home: Path) -> int:
-    """The process that is the daemon; 0 where there is none."""
+    """Return the daemon's process, or 0 if there is no daemon."""
     try:
         fd = os.open(home / "daemon.lock", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -92,6 +92,6 @@ def _ask(home: Path, what: str) -> bytes:
     except TimeoutError as error:
         raise BackendError(
             f"the daemon (process {holder(home)}) does not answer; nothing was changed",
-            hint="`takeback daemon stop` ends it; the next event starts another one",
+            hint="`takeback daemon stop` stops it; the next event starts a new one",
         ) from error
     return found[1] if found else b""

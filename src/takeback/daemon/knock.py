@@ -1,6 +1,6 @@
-"""What agents run for each event: `python -I -S knock.py AGENT`.
+"""The program that agents run for each event: `python -I -S knock.py AGENT`.
 
-A program is compiled anew each time that it is started, and a module is not: so all that it does is in client.py.
+Python compiles a program at each start, but not a module: so all the code is in client.py.
 """
 
 import posix

@@ -1,4 +1,4 @@
-"""The daemon's log: what it did and what went wrong, in a file of bounded size, without what looks like a secret."""
+"""The daemon's log: a file of bounded size, without anything that looks like a secret."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BYTES_MAX = 256 * 1024
 
 
 class _Private(RotatingFileHandler):
-    """Each file of it is the user's alone."""
+    """A log whose files only the user can read."""
 
     def _open(self) -> TextIOWrapper:
         private_file(Path(self.baseFilename))
@@ -28,7 +28,7 @@ class _Redacted(logging.Formatter):
 
 
 def begin(home: Path) -> logging.Logger:
-    """The log of everything in this process."""
+    """Begin to log everything in this process, and return the log."""
     handler = _Private(home / FILE, maxBytes=BYTES_MAX, backupCount=1, encoding="utf-8")
     handler.setFormatter(_Redacted("%(asctime)s %(process)d %(message)s"))
     log = logging.getLogger("takeback")

@@ -1,4 +1,4 @@
-"""The daemon's program: what it does with an event, and with questions about itself."""
+"""The daemon's program: how it answers events, and questions about itself."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import msgspec
 
 from takeback._version import __version__
 from takeback.daemon import client, wire
-from takeback.daemon.server import Server, Waiting
+from takeback.daemon.server import Desk, Server, Waiting
 from takeback.settings import environment as settings_environment
 
 LEFT_BEHIND = ("TAKEBACK_ACTION", "TAKEBACK_ACTOR")
 
 
-class Desk:
-    """Answers what comes in. Made when it is certain that this is the one daemon: it loads all that is needed."""
+class EventDesk(Desk):
+    """The desk for events of agents. Created once this is certainly the one daemon, since it loads everything."""
 
     def __init__(self, server: Server, home: Path) -> None:
         from takeback.agents import hook
@@ -30,7 +30,7 @@ class Desk:
         from takeback.system import processes
         from takeback.workspace.opening import open_workspace
 
-        # It was started during a call of some agent, and is not something that the call left behind.
+        # The daemon was started during a call of an agent, but is not a background process of that call.
         processes.put_brand(processes.this_process(), processes.new_brand())
 
         self._handle = hook.handle
@@ -59,16 +59,14 @@ class Desk:
                 yield workspace
                 self._watch.follow(workspace)
 
-        # Here the environment and the folder are those of whoever asks, not ours.
+        # The environment and the folder here are the caller's, not ours.
         environment = {**request.environment, "TAKEBACK_HOME": str(self._home)}
         with settings_environment.calling(environment, request.folder):
             try:
                 said = self._handle(
                     request.agent, request.data, request.environment, opening=opening, pid=request.pid
                 )
-            except (
-                ImportError
-            ) as error:  # that file of Takeback is missing, so another process has it neither
+            except ImportError as error:  # a file of Takeback is missing, for any other process, too
                 self._log.info("%s: %s", request.agent, error)
                 return wire.Answer(client.gone(request.data))
         return wire.Answer(said.code, said.stdout, said.stderr)
@@ -81,7 +79,7 @@ class Desk:
 
     def close(self) -> None:
         self._pool.close()
-        self._log.info("the end, after %d events", self._server.served)
+        self._log.info("stopped after %d events", self._server.served)
 
 
 def _memory_bytes() -> int:
@@ -90,15 +88,15 @@ def _memory_bytes() -> int:
 
 
 def main(_words: Sequence[str] = ()) -> int:
-    """Be the daemon of this user, unless there is one."""
+    """Run as the daemon of this user, unless one is running."""
     home = settings_environment.state_home()
     for name in LEFT_BEHIND:
         os.environ.pop(name, None)
-    os.chdir("/")  # nobody's folder is held by us
+    os.chdir("/")  # so that the daemon keeps no folder in use
     os.umask(0o077)
     server = Server(home)
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    server.serve(lambda: Desk(server, home))
+    server.serve(lambda: EventDesk(server, home))
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,42 +10,40 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from takeback.errors import ConflictError, RunBusy, TakebackError, UsageError
-from takeback.settings import toml
-from takeback.storage.state import acceptance, location
-from takeback.storage.state.witness import Witness
-from takeback.workspace import lost_history
-from takeback.workspace.store.journal import JOURNAL
-from takeback.workspace.trusted_settings import CONFIG
+from takeback.workspace import (
+    lost_history,
+    parts,  # noqa: F401  loaded with the daemon, so that no event waits for it
+)
+from takeback.workspace.lost_history import Witness
+from takeback.workspace.opening import Basis, basis_of, places_of
 from takeback.workspace.workspace import Workspace
 
 OPEN_MAX = 8
 TURN_WAIT_S = 30.0
 UNUSED_S = 600.0
 
-Stand = tuple[tuple[tuple[int, ...], ...], str | None, int]
-
 
 class Warm:
-    """One workspace, with its turn."""
+    """One workspace, with the lock of the thread that uses it."""
 
     def __init__(self) -> None:
         self.turn = threading.Lock()
         self.workspace: Workspace | None = None
-        self.stand: Stand = ((), None, 0)
+        self.basis = Basis()
         self.failed: BaseException | None = None
         self.used_s = 0.0
         self.witness: Witness | None = None
 
     @property
     def is_current(self) -> bool:
-        """Whether what is open is still what lies there; what others wrote to its journal is read for that."""
-        if self.workspace is None or places_of(self.workspace) != self.stand[0]:
+        """Whether the open workspace is still the one on disk. Reads what others have written to its journal."""
+        if self.workspace is None or places_of(self.workspace) != self.basis.places:
             return False
         try:
-            self.workspace.parts.ledger.refresh()
+            _ = self.workspace.history
         except TakebackError:
-            return False  # opened anew, it tells what is wrong, if it still is
-        return stand_of(self.workspace) == self.stand
+            return False  # opening it again reports what is wrong, if it still is
+        return basis_of(self.workspace) == self.basis
 
     def close(self) -> None:
         workspace, self.workspace = self.workspace, None
@@ -58,7 +55,7 @@ class Warm:
 
 
 class Pool:
-    """The open workspaces. Where there are too many, or others are in use, what was not used for long is closed."""
+    """The open workspaces. Those unused for long are closed, and the least recently used if there are too many."""
 
     def __init__(
         self, opened: Callable[[Path], Workspace], *, open_max: int = OPEN_MAX, wait_s: float = TURN_WAIT_S
@@ -66,26 +63,26 @@ class Pool:
         self._opened = opened
         self._open_max = open_max
         self._wait_s = wait_s
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._warm: dict[Path, Warm] = {}
 
     @contextmanager
     def workspace(self, root: Path, waiting: Callable[[], bool] = lambda: True) -> Iterator[Workspace]:
-        """This workspace, for this thread alone.
+        """Lend this workspace to this thread alone.
 
-        Opening it, with a look at all of it, may take long. It is then opened all the same, and whoever asked is
-        told to come again. Nothing is done for somebody who is not waiting any more.
+        Opening it, with a first look at everything, may take long. Then it is still opened, and the caller gets an
+        error that says to try again. Nothing is done for a caller that no longer waits.
         """
         warm = self._ready(root, time.monotonic() + self._wait_s)
         try:
             if not waiting():
-                raise RunBusy("whoever asked has gone away; nothing was recorded")
+                raise RunBusy("the caller has gone away; nothing was recorded")
             assert warm.workspace is not None
             yield warm.workspace
-            warm.stand = stand_of(warm.workspace)
+            warm.basis = basis_of(warm.workspace)
         except BaseException as error:
             if not isinstance(error.__cause__ or error, (UsageError, ConflictError)):
-                # Opened anew the next time: it may have seen half of something.
+                # Opened again the next time: it may have seen an incomplete change.
                 warm.close()
             raise
         finally:
@@ -94,7 +91,7 @@ class Pool:
             self._close_some()
 
     def _ready(self, root: Path, deadline: float) -> Warm:
-        """The turn at an open workspace."""
+        """Return an open workspace, with its turn acquired."""
         while True:
             warm = self._turn_of(root, deadline)
             try:
@@ -103,7 +100,7 @@ class Pool:
                 failed, warm.failed = warm.failed, None
                 if failed is not None:
                     raise failed
-                # The turn goes to that thread, which ends it.
+                # The turn passes to that thread, which releases it.
                 threading.Thread(target=self._warm_up, args=(root, warm), daemon=True).start()
             except BaseException:
                 warm.turn.release()
@@ -113,16 +110,15 @@ class Pool:
         try:
             warm.close()
             if warm.witness:
-                lost_history.recall(warm.witness)  # what was open here before is missed, whoever removed it
+                lost_history.recall(warm.witness)  # so that a removed history is noticed, even with its note
             workspace = warm.workspace = self._opened(root)
             warm.witness = lost_history.known_of(workspace.state)
-            with workspace.lock.held():
-                workspace.parts.tracker.marks()
-            warm.stand = stand_of(workspace)
-            # What is known of a large tree stays. The collector would go through all of it again and again.
+            workspace.look()
+            warm.basis = basis_of(workspace)
+            # The data of a large tree stays. Otherwise the collector would go through it again and again.
             gc.collect()
             gc.freeze()
-        except BaseException as error:  # noqa: BLE001 - it is told to whoever waits
+        except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
             warm.failed = error
             warm.close()
         finally:
@@ -130,29 +126,29 @@ class Pool:
 
     def _turn_of(self, root: Path, deadline: float) -> Warm:
         while True:
-            with self._guard:
+            with self._lock:
                 warm = self._warm.setdefault(root, Warm())
             if not warm.turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
                 raise RunBusy(
-                    f"Takeback is still busy with {root}, perhaps with its first look at all of it; "
+                    f"Takeback is still busy with {root}, perhaps with its first look at all files; "
                     "this was not recorded",
-                    hint="it goes on meanwhile: try again in a moment",
+                    hint="it continues in the background: try again in a moment",
                 )
-            with self._guard:
+            with self._lock:
                 if self._warm.get(root) is warm:
                     return warm
             # It was closed while we waited.
             warm.turn.release()
 
     def open(self) -> dict[Path, str]:
-        """The workspaces that are open, each with how its last look was proved."""
-        with self._guard:
+        """Return the open workspaces, each with the evidence of its last look."""
+        with self._lock:
             found = {root: warm.workspace for root, warm in self._warm.items() if warm.workspace}
         return {root: _proof(workspace) for root, workspace in found.items()}
 
     def close(self) -> None:
-        """Close all, each when its turn is over."""
-        with self._guard:
+        """Close all workspaces, each when its turn is over."""
+        with self._lock:
             every = list(self._warm.values())
             self._warm.clear()
         for warm in every:
@@ -160,7 +156,7 @@ class Pool:
                 warm.close()
 
     def _close_some(self) -> None:
-        with self._guard:
+        with self._lock:
             least_used = sorted(self._warm.items(), key=lambda pair: pair[1].used_s)
             since = time.monotonic() - UNUSED_S
             unused = sum(warm.used_s < since for _, warm in least_used[:-1])
@@ -174,32 +170,6 @@ class Pool:
                         warm.turn.release()
 
 
-def stand_of(workspace: Workspace) -> Stand:
-    """What an open workspace rests on: these very folders, this journal, these settings, accepted or not."""
-    history = workspace.parts.ledger.history
-    untrusted = history.untrusted_since(CONFIG, beside=True)
-    return (places_of(workspace), history.accepted.get(toml.FILE), untrusted.seq if untrusted else 0)
-
-
-def places_of(workspace: Workspace) -> tuple[tuple[int, ...], ...]:
-    return (
-        _number(workspace.root),
-        _number(workspace.state / JOURNAL),
-        _number(workspace.state / location.FILE),
-        _number(workspace.state / acceptance.FILE),
-        _number(workspace.root / toml.FILE, content=True),
-    )
-
-
-def _number(path: Path, *, content: bool = False) -> tuple[int, ...]:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ()
-    which = (found.st_dev, found.st_ino)
-    return (*which, found.st_mtime_ns, found.st_ctime_ns, found.st_size) if content else which
-
-
 def _proof(workspace: Workspace) -> str:
-    mark = workspace.parts.ledger.history.marks.get("files")
+    mark = workspace.known_history.marks.get("files")
     return mark.evidence if mark else ""

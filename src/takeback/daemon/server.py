@@ -1,4 +1,4 @@
-"""The daemon itself: one for each user, on a socket that only they can open; it ends when nobody needs it."""
+"""The daemon's server: one for each user, on a socket that only they can open; it ends after idling for long."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import socket
 import struct
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from takeback.daemon import client, wire
 from takeback.daemon.wire import Answer, Request
@@ -27,19 +27,23 @@ SETTLED_S = 0.5
 POLL_S = 0.01
 
 Waiting = Callable[[], bool]
-"""Whether whoever asked still waits for the answer."""
+"""Returns True while the caller still waits for the answer."""
 
 
-class Desk(Protocol):
-    """Where events are answered."""
+class Desk(ABC):
+    """What answers requests."""
 
-    def answer(self, request: Request, waiting: Waiting) -> Answer: ...
+    @abstractmethod
+    def answer(self, request: Request, waiting: Waiting) -> Answer:
+        """Return the answer to a request. Called in several threads at once."""
 
-    def close(self) -> None: ...
+    @abstractmethod
+    def close(self) -> None:
+        """Release what answering needed. Called once, after the last answer."""
 
 
 class Server:
-    """Listens until it is idle for long, asked to stop, or replaced by another installation."""
+    """A listener, until it has idled for long, is asked to stop, or another installation replaces it."""
 
     def __init__(self, home: Path, *, idle_s: float = IDLE_S) -> None:
         self._home = private_folder(home)
@@ -56,7 +60,8 @@ class Server:
         self.served = 0
 
     def serve(self, prepare: Callable[[], Desk]) -> bool:
-        """Serve until the end; False where another daemon does already. What is costly is prepared only then."""
+        """Serve until the end, or return False if another daemon already does. `prepare`, which is costly, runs only
+        then."""
         lock = self._home / "daemon.lock"
         private_file(lock)
         with lock.open("r+b") as file:
@@ -68,14 +73,14 @@ class Server:
             desk = prepare()
             with self._listening() as listener:
                 self._accept(listener, desk)
-                # First the name goes: who comes now starts another one, which waits for the lock.
+                # The name is removed first: a new caller starts another daemon, which waits for the lock.
                 if self._is_known():
                     self._path.unlink(missing_ok=True)
             self._finish(desk)
         return True
 
     def stop(self) -> None:
-        """Take no more events. Those that are here are answered."""
+        """Accept no more events. Those already accepted are answered."""
         self._stopping.set()
         os.eventfd_write(self._bell, 1)
 
@@ -85,7 +90,8 @@ class Server:
             return 0.0 if self._working else time.monotonic() - self._last_s
 
     def _is_alone(self, fd: int) -> bool:
-        """Take the place of the one daemon. One that is being replaced has no socket, and needs a moment to end."""
+        """Lock the place of the one daemon. A daemon that is being replaced has no socket, and needs a moment to
+        end."""
         begun = time.monotonic()
         while not _locked(fd):
             waited = time.monotonic() - begun
@@ -110,7 +116,7 @@ class Server:
         return listener
 
     def _is_known(self) -> bool:
-        """Whether our socket is still where it is looked for: the state folder may have been removed."""
+        """Return True if our socket is still at its path: the state folder may have been removed."""
         return _number(self._path) == self._own
 
     def _accept(self, listener: socket.socket, desk: Desk) -> None:
@@ -125,14 +131,14 @@ class Server:
             try:
                 connection, _ = listener.accept()
             except BlockingIOError:
-                continue  # it was the bell, or somebody who went away
+                continue  # it was the bell, or a caller that went away
             self._busy.acquire()
             with self._changed:
                 self._working += 1
             threading.Thread(target=self._serve_one, args=(connection, desk), daemon=True).start()
 
     def _finish(self, desk: Desk) -> None:
-        """Whoever is being served is served to the end, unless that does not come."""
+        """Wait until every caller is served, but not for ever."""
         with self._changed:
             done = self._changed.wait_for(lambda: not self._working, FINISH_WAIT_S)
         if done:
@@ -144,7 +150,7 @@ class Server:
                 if _is_own(connection):
                     self._answer(connection, desk)
         except (OSError, wire.Garbled):
-            # Whoever asked has gone away, or never was one of ours. Their event is told again, or not at all.
+            # The caller has gone away, or was not client.py. It sends its event again, or not at all.
             return
         finally:
             self._busy.release()
@@ -187,19 +193,19 @@ def _whole(connection: socket.socket) -> bytes:
         parts.append(part)
         size += len(part)
         if size > wire.REQUEST_BYTES_MAX:
-            raise wire.Garbled("an event of this size is none")
+            raise wire.Garbled("this is too large for an event")
     return b"".join(parts)
 
 
 def _is_own(connection: socket.socket) -> bool:
-    """The socket is closed to others already; the kernel's word on who is there makes sure."""
+    """Return True if the kernel says that the caller is our user. The socket's mode already keeps others out."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _, uid, _ = struct.unpack("3i", raw)
     return bool(uid == os.geteuid())
 
 
 def _is_waiting(connection: socket.socket) -> bool:
-    """Whether the other end is still open. That nothing more comes from there says nothing: all has been said."""
+    """Return True if the other end is still open. Its end of input does not matter: the request is complete."""
     poll = select.poll()
-    poll.register(connection, 0)  # the kernel tells of a hang-up unasked
+    poll.register(connection, 0)  # the kernel always reports a hang-up
     return not any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))

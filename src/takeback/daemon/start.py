@@ -1,6 +1,6 @@
-"""Where no daemon answers: start one and ask it; and where that does not work either, do without.
+"""The slow path, if no daemon answers: start one and ask it; if that fails, too, work without a daemon.
 
-Like client.py, which reads this file, it is run without any of the packages that Takeback needs.
+Like client.py, which loads this file, it runs without any of the packages that Takeback needs.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ POLL_S = 0.005
 
 KEPT = ("HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
 KEPT_BEGINNINGS = ("LC_", "PG", "TAKEBACK_TEST_", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
-"""What of the environment a daemon gets. It serves others too, and outlives whoever happened to start it: what an
-action gives its processes, and the secrets of an agent, are none of its business."""
+"""The variables that a daemon gets. It also serves others and outlives the process that started it, so it must not
+get an action's variables or an agent's secrets."""
 
 Answer = tuple[int, bytes, bytes]
 
@@ -24,7 +24,7 @@ Answer = tuple[int, bytes, bytes]
 def answer(
     ask: Callable[[], Answer | None], folder: bytes, agent: bytes, data: bytes, *, hung: bool
 ) -> Answer:
-    """What the daemon says, once there is one. Does not come back where the work has to be done here."""
+    """Return the daemon's answer, once there is a daemon. Never return if the work has to be done in this process."""
     if not hung and (found := _from_new_daemon(ask, folder)):
         return found
     return slowly(agent, data)
@@ -35,7 +35,7 @@ def _from_new_daemon(ask: Callable[[], Answer | None], folder: bytes) -> Answer 
     try:
         child = start(folder)
     except OSError:
-        return None  # there is no room for another process; this one is enough
+        return None  # no further process can be started, so this one does the work
     while monotonic() < deadline:
         sleep(POLL_S)
         try:
@@ -47,20 +47,20 @@ def _from_new_daemon(ask: Callable[[], Answer | None], folder: bytes) -> Answer 
         if ended and os.waitstatus_to_exitcode(status):
             return None
         if ended:
-            # Another one was there, and is perhaps about to make room.
+            # Another daemon was running, and may be about to make room.
             child = start(folder)
     return None
 
 
 def program(module: str, *words: str) -> list[str]:
-    """How to run a module of this very installation, whatever folder and environment we are in."""
+    """Return a command that runs a module of this installation, in any folder and environment."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
     path = f"import sys; {root!r} in sys.path or sys.path.insert(0, {root!r})"
     return [sys.executable, "-I", "-c", f"{path}; from {module} import main; sys.exit(main({list(words)!r}))"]
 
 
 def start(folder: bytes) -> int:
-    """Start a daemon, apart from our terminal and from the pipes of whoever called us. Gives its process."""
+    """Start a daemon, detached from our terminal and from our caller's pipes. Return its process."""
     kept = {
         name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_BEGINNINGS)
     }
@@ -75,7 +75,7 @@ def start(folder: bytes) -> int:
 
 
 def slowly(agent: bytes, data: bytes) -> Answer:
-    """Do it in this process. Never comes back."""
+    """Handle the event in this process. Never return."""
     fd = os.memfd_create("takeback-event")
     rest = memoryview(data)
     while rest:

@@ -1,4 +1,4 @@
-"""What goes over the daemon's socket. client.py has the other end, and the words on its form."""
+"""Messages on the daemon's socket. client.py is the other end, and describes their form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REQUEST_BYTES_MAX = 64 << 20
 FIELDS_MIN = 5
 
 STATUS, STOP = QUESTIONS = (":status", ":stop")
-"""What is asked of the daemon itself, in the place of an agent's name."""
+"""Requests about the daemon itself, in place of an agent's name."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -22,15 +22,15 @@ class Request(msgspec.Struct, frozen=True):
     identity: bytes
     agent: str
     folder: str
-    """Where the hook was started; a single dot where that is gone."""
+    """Where the hook was started; a single dot if that folder is gone."""
     pid: int
-    """The process that asked for us: the agent, or a shell of it."""
+    """The process that started the hook: the agent, or its shell."""
     environment: Mapping[str, str]
     data: bytes
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the agent is to be told, in its own dialect."""
+    """The answer to the agent, in its own dialect."""
 
     code: int = 0
     out: bytes = b""
@@ -41,14 +41,14 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class OpenWorkspace(msgspec.Struct, frozen=True):
-    """One that is open, and how its last look was proved."""
+    """An open workspace, and the evidence of its last look."""
 
     root: str
     proof: str = ""
 
 
 class Status(msgspec.Struct, frozen=True):
-    """What a daemon says of itself."""
+    """A daemon's report about itself."""
 
     pid: int
     version: str
@@ -59,20 +59,20 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Garbled(ValueError):
-    """Not what client.py sends."""
+    """A request that client.py does not send."""
 
 
 def read(message: bytes) -> Request:
     head, separator, data = message.partition(b"\0\0")
     fields = head.split(b"\0")
     if not separator or fields[0] != MAGIC or len(fields) < FIELDS_MIN or not fields[4].isdigit():
-        raise Garbled("this is no event of an agent")
-    told = [os.fsdecode(field).partition("=") for field in fields[5:]]
+        raise Garbled("this is not an event of an agent")
+    passed = [os.fsdecode(field).partition("=") for field in fields[5:]]
     return Request(
         identity=fields[1],
         agent=os.fsdecode(fields[2]),
         folder=os.fsdecode(fields[3]),
         pid=int(fields[4]),
-        environment={name: value for name, _, value in told},
+        environment={name: value for name, _, value in passed},
         data=data,
     )

@@ -1,7 +1,7 @@
-"""Where no daemon can be had: one event in a process of its own. `python -I without.py AGENT`.
+"""One event in a process of its own, if no daemon can be started. `python -I without.py AGENT`.
 
-A Python that cannot load Takeback is as good as none: what it needs was removed, or belongs to the Python that was
-here before. The agent goes on then, and at the beginning of a session that is said.
+If this Python cannot load Takeback, because a package was removed or Python was replaced, the agent continues, and
+the beginning of a session shows an error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib import import_module
 
 
 def main() -> int:
-    """One event from standard input. Returns the exit code."""
+    """Handle one event from standard input. Return the exit code."""
     here = os.path.dirname(os.path.realpath(__file__))
     root = os.path.dirname(os.path.dirname(here))
     if root not in sys.path:
@@ -20,7 +20,7 @@ def main() -> int:
     data = sys.stdin.buffer.read()
     try:
         once = import_module("takeback.agents.once")
-    except Exception as error:  # noqa: BLE001 - an older Python may fail at anything
+    except Exception as error:  # noqa: BLE001 - an older Python may fail in any way
         return gone(here, data, error)
     try:
         code: int = once.tell(sys.argv[1], data)
@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def gone(here: str, data: bytes, error: Exception) -> int:
-    """What to end with for an event that this Python cannot tell Takeback of."""
+    """Return the exit code for an event that this Python cannot handle; print why at the beginning of a session."""
     sys.path.insert(0, here)  # nothing else of Takeback can be relied on
     code: int = import_module("client").gone(data)
     if code:

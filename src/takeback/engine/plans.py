@@ -1,7 +1,7 @@
-"""Running a plan: everything that can be known to be wrong is said before the first step begins.
+"""Running a plan. Every fault that can be known in advance is reported before the first step begins.
 
-A plan runs as ordinary code would: a run, a step for each of its steps, one call in each. So it is taken back,
-continued after a crash and answered from the record by the ordinary road, and nothing here knows how.
+A plan runs like ordinary code: one run, a step for each of its steps, one call in each. So taking back, continuing
+after a crash and returning recorded results work as usual, without any code here.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -26,31 +25,12 @@ from takeback.core.values import plain
 from takeback.engine.gate.rules import ground_of, name_in_rules
 from takeback.engine.runs.declare import declared
 from takeback.errors import RefusedError, TakebackError, UsageError
+from takeback.ports.plans import PlanRun, PlanRuns
 
 RESERVED = {"key", "effect"}
-"""Arguments by name that `run.call` keeps for itself; a tool gets its own of that name by place."""
+"""Keyword arguments of `run.call` itself; a tool gets its own arguments of these names by position."""
 
 Tell = Callable[[str, str], None]
-
-
-class PlanRun(Protocol):
-    """What a plan needs of a run."""
-
-    @property
-    def id(self) -> str: ...
-
-    def step(self, name: str, *, retries: int = 0) -> AbstractContextManager[Any]:
-        """A step; its object has `done`, True where an earlier attempt completed it."""
-
-    def call(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Call a tool as an action, or give its recorded result. A coroutine function gives an awaitable."""
-
-
-class PlanRuns(Protocol):
-    """What a plan needs of a workspace."""
-
-    def run(self, name: str, *, key: str, autopilot: bool) -> AbstractContextManager[PlanRun]:
-        """A run that commits at the end of the block, or is taken back and re-raises."""
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -62,14 +42,14 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class PreparedPlan(msgspec.Struct, frozen=True):
-    """A plan that has been looked at from all sides."""
+    """A plan that has been checked completely."""
 
     plan: Plan
     order: tuple[PlannedStep, ...]
     imports: dict[str, str]
     """What each step's tool imports."""
     tools: dict[str, Tool]
-    """By what is imported. A tool that the rules deny is not imported, and is missing here."""
+    """Tools by what is imported. A tool that the rules deny is not imported and is missing here."""
     rules: Rules
     ground: RuleContext
     broken: list[Broken]
@@ -81,7 +61,7 @@ class PreparedPlan(msgspec.Struct, frozen=True):
         return self.plan.key or default_key(self.plan, self.imports)
 
     def use(self, step: PlannedStep) -> Use:
-        """The step's tool, with the stronger of the expected and its own effect."""
+        """Return the step's tool, with the stronger of the expected and its own effect."""
         target = self.imports[step.id]
         if target not in self.tools:
             return Use(target, step.effect or Effect.NONE)
@@ -93,7 +73,7 @@ class PreparedPlan(msgspec.Struct, frozen=True):
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """What came of a plan."""
+    """The outcome of a plan."""
 
     run: str
     key: str
@@ -112,15 +92,15 @@ def prepare(
     autopilot: bool = False,
     foresee: Foresee | None = None,
 ) -> PreparedPlan:
-    """Look at a plan before anything happens. Raises UsageError for what cannot work; rules are reported.
+    """Check a plan before anything happens. Raise UsageError for what cannot work; broken rules are reported.
 
-    The tools are imported, which runs their modules; but not those that the rules deny.
+    Tools are imported, which runs their modules, except those that the rules deny.
     """
     root = os.path.realpath(root)
     ground = ground_of(root, rules.tools, known)
     imports = targets(plan, known)
     tools = _import_allowed(plan, imports, rules, ground)
-    # Only now it is known where the tools that have short names were defined.
+    # Only now is it known where the tools with short names were defined.
     ground = ground_of(root, rules.tools, known, foresee)
     prepared = PreparedPlan(plan, in_order(plan), imports, tools, rules, ground, [], [], [])
     if faults := [fault for step in prepared.order for fault in _misfits(prepared, step)]:
@@ -128,7 +108,7 @@ def prepare(
     return msgspec.structs.replace(
         prepared,
         broken=policy.check_plan(plan, rules, prepared.use, ground, autopilot=autopilot),
-        asks=policy.questions(plan, rules, prepared.use, ground),
+        asks=policy.requests(plan, rules, prepared.use, ground),
         notes=[
             f"the effect of {tool.target} is unknown: only what it changes in the workspace can be taken back"
             for tool in tools.values()
@@ -145,7 +125,7 @@ def run_plan(
     autopilot: bool = False,
     tell: Tell = lambda *_: None,
 ) -> Ran:
-    """Carry out a plan. `tell` hears of each step that begins, is done, or was done by an earlier attempt."""
+    """Carry out a plan. `tell` is called for each step that begins, is done, or was done by an earlier attempt."""
     refuse_broken(prepared)
     results: dict[str, Any] = {}
     earlier: list[str] = []
@@ -169,14 +149,14 @@ def run_plan(
 
 
 def refuse_broken(prepared: PreparedPlan) -> None:
-    """A plan that breaks a rule does not begin."""
+    """Raise RefusedError if the plan breaks a rule."""
     if prepared.broken:
         said = "; ".join(f"{told(broken)}" for broken in prepared.broken)
         raise RefusedError(f"{said}; nothing was done", how=prepared.broken[0].how_to_allow)
 
 
 def told(broken: Broken) -> str:
-    """A broken rule in words."""
+    """Return a broken rule as text."""
     return f"{f'step {broken.step}: ' if broken.step else ''}{broken.what} (rule {broken.rule})"
 
 
@@ -187,7 +167,7 @@ def _call(
     results: Mapping[str, Any],
     called: dict[str, int],
 ) -> Any:
-    """One step: its arguments as they are now, judged once more, and the call."""
+    """Make the call of one step, after judging its arguments again now that they are known."""
     args = resolve(step.args, results)
     use, tool = prepared.use(step), prepared.tools[prepared.imports[step.id]]
     earlier = called.get(use.name, 0)
@@ -200,12 +180,12 @@ def _call(
                 f"step {step.id} was refused before it ran: {found.why} (rule {found.rule})", how=found.how
             )
     by_place, by_name = _passed(tool, args)
-    # More careful than what the tool says of itself, where the plan expects so.
+    # The plan may expect a more careful effect than the tool declares.
     expected = {"effect": step.effect.value} if step.effect else {}
     result = run.call(tool.function, *by_place, **by_name, **expected)
     if inspect.isawaitable(result):
         result = asyncio.run(_awaited(result))
-    # As another process would read it from the record, so that a reference means the same there.
+    # As another process would read it from the record, so that references mean the same there.
     return plain(result, f"the result of step {step.id}")
 
 
@@ -241,11 +221,11 @@ def _import_allowed(
 
 
 def import_tool(target: str) -> Tool:
-    """The function that `package.module:function` names. Raises UsageError that says why there is none."""
+    """Import the function that `package.module:function` names. Raise UsageError with the reason if that fails."""
     module, _, path = target.partition(":")
     writes = sys.dont_write_bytecode
     try:
-        # A look at a plan leaves nothing behind, so not even __pycache__.
+        # Checking a plan leaves nothing behind, not even __pycache__.
         sys.dont_write_bytecode = True
         found: Any = import_module(module)
         for name in path.split("."):
@@ -260,7 +240,7 @@ def import_tool(target: str) -> Tool:
 
 
 def _misfits(prepared: PreparedPlan, step: PlannedStep) -> list[str]:
-    """What keeps a step from fitting its tool."""
+    """Return the faults of a step that does not fit its tool."""
     tool = prepared.tools.get(prepared.imports[step.id])
     if tool is None:
         return []
@@ -275,9 +255,9 @@ def _misfits(prepared: PreparedPlan, step: PlannedStep) -> list[str]:
 
 
 def _may_expect(expected: Effect | None, own: Effect) -> bool:
-    """What a tool says of itself, or more care than that; but other effects than these need the tool's help.
+    """Return whether a plan may expect this effect: the tool's own, or a more careful one without handlers.
 
-    A plan cannot make a tool known that says nothing of itself: it is data, often a model's.
+    A plan cannot declare an undeclared tool: a plan is data, often written by a model.
     """
     if expected is None or expected is own:
         return True
@@ -286,11 +266,11 @@ def _may_expect(expected: Effect | None, own: Effect) -> bool:
 
 
 def _passed(tool: Tool, args: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments by place and by name, as `run.call` takes them."""
+    """Return the positional and the keyword arguments for `run.call`."""
     try:
         signature = inspect.signature(tool.function)
     except (TypeError, ValueError):
-        # Some functions written in C do not tell; the call itself will.
+        # Some functions written in C have no signature; the call itself will show.
         return (), dict(args)
     try:
         bound = signature.bind(**args)
@@ -301,6 +281,6 @@ def _passed(tool: Tool, args: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[
     bound.apply_defaults()
     if taken := sorted(bound.kwargs.keys() & RESERVED):
         raise UsageError(
-            f"{tool.target} takes {', '.join(taken)} by name only, which `run.call` keeps for itself",
+            f"{tool.target} takes {', '.join(taken)} by name only, which `run.call` uses itself",
         )
     return bound.args, bound.kwargs

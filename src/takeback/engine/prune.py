@@ -1,47 +1,52 @@
-"""What content is still needed, and letting go of the rest.
+"""Deleting content that is no longer needed.
 
-The journal is never cut. What goes is the content of old marks: older than `keep_days`, beyond the newest
-`keep_checkpoints`, or what makes the store larger than its quota. The last mark always stays.
+The content of old marks is deleted: older than `keep_days`, beyond the newest `keep_checkpoints`, or more than the
+quota allows. The last mark always stays. What becomes of old records is decided elsewhere (engine/compaction.py).
+
+Content that a human had forgotten is needed only by what was recorded afterwards. So every clean-up, on any machine,
+removes what a forgetting was meant to remove, and keeps what was captured again since.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol
+from typing import NamedTuple
 
 import msgspec
 
-from takeback.core.events import Mark
+from takeback.core.events import ContentForgotten, Mark
 from takeback.core.record import Record
 from takeback.ports.content import BlobStore
 from takeback.ports.progress import Progress, silent
-
-Dated = tuple[int, Mark]
+from takeback.ports.resource import Keeper
 
 DAY_US = 86_400_000_000
 
 
+class Dated(NamedTuple):
+    """A mark, and the time and the number of the last record that names it."""
+
+    at_us: int
+    mark: Mark
+    seq: int = 0
+
+
+Forgotten = Mapping[bytes, int]
+"""Content that was forgotten, with the number of the last record that says so."""
+
+
 class RetentionLimits(msgspec.Struct, frozen=True):
-    """How much is kept. Zero means no limit."""
+    """Limits on what is kept. Zero means no limit."""
 
     keep_days: int
     keep_checkpoints: int
     quota_bytes: int
 
 
-class Keeper(Protocol):
-    """A resource that keeps content."""
-
-    def keeps(self, mark: Mark) -> bool:
-        """Whether what this mark needs is still kept."""
-
-    def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
-        """The names of all content that these marks need. The first one must be whole."""
-
-
 class Pruned(msgspec.Struct, frozen=True):
-    """What a clean-up did."""
+    """The result of a clean-up."""
 
     marks_kept: int
     marks_pruned: int
@@ -64,17 +69,19 @@ def prune(
     progress: Progress = silent,
     values: AbstractSet[bytes] = frozenset(),
 ) -> Pruned:
-    """Let go of what the limits do not keep. Under the lock. Pinned marks and values stay whatever their age."""
-    pinned = list(pinned)
-    marks = {name: found for name, found in _marks(records, keepers).items() if found}
+    """Delete what the limits do not keep, except pinned marks and values. The caller holds the lock."""
+    marks, forgotten = _marks(records, keepers)
+    pins = _pins(pinned, marks)
     kept = {name: _within(found, limits, now_us) for name, found in marks.items()}
     before = store.size_bytes()
 
     def sweep() -> None:
-        store.sweep(_blobs(kept, pinned, keepers, values, progress), thorough=True, progress=progress)
+        store.sweep(
+            _blobs(kept, pins, keepers, forgotten, values, progress), thorough=True, progress=progress
+        )
 
     sweep()
-    # Over the quota the oldest half goes, again and again, until it fits or only the last marks are left.
+    # Over the quota, delete the oldest half again and again until it fits or only the last marks are left.
     while (
         limits.quota_bytes
         and store.size_bytes() > limits.quota_bytes
@@ -82,7 +89,7 @@ def prune(
     ):
         kept = {name: dated[len(dated) // 2 :] for name, dated in kept.items()}
         sweep()
-    # Each state is one mark of every resource; how many states there are, the one that changed most often tells.
+    # A state is one mark of every resource, so the resource with the most marks says how many states there are.
     counts = [max(map(len, some.values()), default=0) for some in (marks, kept)]
     return Pruned(counts[1], counts[0] - counts[1], before, store.size_bytes())
 
@@ -96,49 +103,81 @@ def needed(
     progress: Progress = silent,
     values: AbstractSet[bytes] = frozenset(),
 ) -> set[bytes]:
-    """The names of all content that `prune` would keep, but for the quota."""
-    marks = {name: found for name, found in _marks(records, keepers).items() if found}
+    """Return the names of all blobs that `prune` would keep if there were no quota."""
+    marks, forgotten = _marks(records, keepers)
     kept = {name: _within(found, limits, now_us) for name, found in marks.items()}
-    return _blobs(kept, list(pinned), keepers, values, progress)
+    return _blobs(kept, _pins(pinned, marks), keepers, forgotten, values, progress)
+
+
+def kept_marks(records: Iterable[Record], keepers: Mapping[str, Keeper]) -> dict[str, list[Mark]]:
+    """Return the marks of each resource whose content is still kept, latest first."""
+    marks, _ = _marks(records, keepers)
+    return {name: [dated.mark for dated in reversed(found)] for name, found in marks.items()}
 
 
 def _blobs(
     kept: Mapping[str, list[Dated]],
-    pinned: Sequence[Mark],
+    pinned: Sequence[Dated],
     keepers: Mapping[str, Keeper],
+    forgotten: Forgotten,
     values: AbstractSet[bytes],
     progress: Progress,
 ) -> set[bytes]:
     found = set(values)
     for name, dated in kept.items():
-        # The latest first: what it shares with one that is only half there has then been followed to its end.
-        latest_first = [mark for _, mark in reversed(dated)]
-        latest_first += [mark for mark in pinned if mark.resource == name]
-        looked_at = progress("Looking at what is needed", latest_first, len(latest_first))
-        found |= keepers[name].blobs(looked_at)
+        # Latest first: what it shares with an incomplete mark has then been followed completely.
+        latest_first = [*reversed(dated), *(pin for pin in pinned if pin.mark.resource == name)]
+        for marks, gone in _alike(latest_first, forgotten):
+            looked_at = progress("Looking at what is needed", marks, len(marks))
+            found |= keepers[name].blobs(looked_at, gone)
     return found
 
 
-def _marks(records: Iterable[Record], keepers: Mapping[str, Keeper]) -> dict[str, list[Dated]]:
-    """Every different state of each resource, with the time at which it was last seen; in that order.
+def _alike(latest_first: Sequence[Dated], forgotten: Forgotten) -> Iterator[tuple[list[Mark], set[bytes]]]:
+    """Yield the marks in groups, each with what was forgotten after all marks of the group were recorded."""
+    seqs = sorted(set(forgotten.values()))
+    groups: dict[int, list[Mark]] = {}
+    for dated in latest_first:
+        groups.setdefault(bisect_right(seqs, dated.seq), []).append(dated.mark)
+    for earlier, marks in groups.items():
+        later = set(seqs[earlier:])
+        gone = {name for name, seq in forgotten.items() if seq in later}
+        # The first mark of a group must be complete, and only the latest one is for certain.
+        yield [*({latest_first[0].mark: None} | dict.fromkeys(marks))], gone
 
-    What an earlier clean-up let go is neither needed nor let go again.
+
+def _pins(pinned: Iterable[Mark], marks: Mapping[str, list[Dated]]) -> list[Dated]:
+    """Return pinned marks with the records that name them last."""
+    known = {(dated.mark.resource, dated.mark.state): dated for found in marks.values() for dated in found}
+    return [known.get((mark.resource, mark.state), Dated(0, mark)) for mark in pinned]
+
+
+def _marks(
+    records: Iterable[Record], keepers: Mapping[str, Keeper]
+) -> tuple[dict[str, list[Dated]], dict[bytes, int]]:
+    """Return the distinct marks of each resource, ordered by when each was last seen, and what was forgotten.
+
+    Marks whose content an earlier clean-up deleted are left out.
     """
     seen: dict[str, dict[str, Dated]] = {name: {} for name in keepers}
+    forgotten: dict[bytes, int] = {}
     for record in records:
-        for mark in getattr(record.event, "marks", ()):
+        if isinstance(record.event, ContentForgotten):
+            forgotten |= dict.fromkeys(record.event.names, record.seq)
+        for mark in () if record.compacted_us else getattr(record.event, "marks", ()):
             if mark.resource in keepers:
                 seen[mark.resource].pop(mark.state, None)
-                seen[mark.resource][mark.state] = (record.at_us, mark)
-    return {
-        name: [dated for dated in found.values() if keepers[name].keeps(dated[1])]
+                seen[mark.resource][mark.state] = Dated(record.at_us, mark, record.seq)
+    kept = {
+        name: [dated for dated in found.values() if keepers[name].keeps(dated.mark)]
         for name, found in seen.items()
     }
+    return {name: found for name, found in kept.items() if found}, forgotten
 
 
 def _within(marks: list[Dated], limits: RetentionLimits, now_us: int) -> list[Dated]:
     kept = marks[-limits.keep_checkpoints :] if limits.keep_checkpoints else marks
     if limits.keep_days:
         oldest = now_us - limits.keep_days * DAY_US
-        kept = [pair for pair in kept if pair[0] >= oldest] or kept[-1:]
+        kept = [pair for pair in kept if pair.at_us >= oldest] or kept[-1:]
     return kept

@@ -1,5 +1,6 @@
 """What the engine needs from the outside, in sentences that every implementation keeps.
 
-The contract of each port is a public test suite in `takeback.testing`; the in-memory implementation passes the
-same suite as the durable ones.
+For the journal, blobs, leases, the outbox and moving a store, the contract is also a public test suite in
+`takeback.testing`, which the in-memory implementation passes like the durable ones. The other
+ports have no such suite.
 """

@@ -1,4 +1,4 @@
-"""The port of the clock: what time it is."""
+"""The port of the clock."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now_us(self) -> int:
-        """Microseconds since 1970, UTC."""
+        """Return microseconds since 1970, UTC."""

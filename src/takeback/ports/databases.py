@@ -12,29 +12,29 @@ class Transaction(Protocol):
 
     @property
     def connection(self) -> Any:
-        """What statements are executed with: the driver's own connection."""
+        """The driver's own connection, which executes statements."""
 
     def commit(self) -> None:
-        """Make it last, and let go of the connection. On an error nothing has lasted."""
+        """Commit, and release the connection. On an error nothing was committed."""
 
     def abort(self) -> None:
-        """Let it never have been, and let go of the connection."""
+        """Abort the transaction, and release the connection."""
 
 
 class PreparedDatabase(msgspec.Struct, frozen=True):
     """A database that is about to be written to."""
 
     name: str
-    """Without any secret."""
+    """The name, without secrets."""
     unguarded: str = ""
-    """Why what is committed there cannot be taken back, in words."""
+    """Why a commit there cannot be taken back, as text for people; empty if it can."""
 
 
 class Databases(Protocol):
     """Databases by their place: the path of a file, or an address."""
 
     def prepare(self, place: str) -> PreparedDatabase:
-        """Take care that what is written there can be taken back, or say why it cannot."""
+        """Make sure that what is written there can be taken back, or return why it cannot."""
 
     def begin(self, place: str, action: str) -> Transaction:
         """Begin a transaction in the name of this action."""

@@ -9,36 +9,36 @@ import msgspec
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """A path that an action is going to write or delete, as far as its words tell."""
+    """A path that an action is going to write or delete, judging by its words."""
 
     path: str
     """Absolute."""
     really: str = ""
-    """Where it really leads, links followed, where that is known to be another place."""
+    """The path with links resolved, if that is known to be another place."""
     somewhere: bool = False
-    """It is a folder, and something below it is written."""
+    """True if it is a folder and something below it is written."""
     names: str | None = None
-    """It is a folder, and what in it begins so is written."""
+    """If not None, it is a folder, and names in it with this prefix are written."""
     makes: bool = False
-    """Such names are meant too that are not there yet."""
+    """True if `names` includes names that do not exist yet."""
     deletes: bool = False
     perhaps: bool = False
-    """It is only named: nobody says that it is written."""
+    """True if it is only named, and may not be written."""
 
 
 class Survey(msgspec.Struct, frozen=True):
-    """What of the paths that an action names outside the workspace is captured."""
+    """Which of the paths that an action names outside the workspace are captured."""
 
     places: tuple[str, ...] = ()
-    """These, each with everything below it. One that ends in `*/` is all that begins so."""
+    """The captured places, each with everything below it. One that ends in `*/` means all names with that prefix."""
     missed: tuple[str, ...] = ()
-    """What is not captured although it may be lost, in words."""
+    """What is not captured although it may be lost, as text for people."""
     stated: tuple[str, ...] = ()
-    """What is not captured either, but is no reason to hold the action back."""
+    """What else is not captured, but does not keep the action from running."""
 
 
 class Surveyor(Protocol):
-    """Finds out what of the paths that an action names is captured."""
+    """The function that finds out which of the paths that an action names are captured."""
 
     def __call__(self, named: Iterable[Reached], known: Iterable[str] = (), /) -> Survey:
-        """`known` are places that are looked at anyway."""
+        """Return the survey of these paths. `known` are places that are looked at anyway."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -11,8 +11,12 @@ from takeback.core.events import Event
 from takeback.core.record import Record
 from takeback.ports.leases import LeaseStore
 from takeback.ports.outbox import Outbox
+from takeback.ports.progress import Progress, silent
 from takeback.ports.relocation import Moving
 from takeback.ports.seats import Seats
+
+if TYPE_CHECKING:
+    from takeback.ports.compaction import Compaction
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -23,7 +27,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that `verify` found wrong. `place` is where, `what` is what, both in words."""
+    """Something that `verify` found wrong, and where; both as text for people."""
 
     place: str
     what: str
@@ -39,19 +43,23 @@ class Journal(Protocol):
 
     @property
     def outbox(self) -> Outbox:
-        """The intents that its events tell of."""
+        """The intents that its events describe."""
 
     @property
     def leases(self) -> LeaseStore:
-        """Who may work on what."""
+        """The leases of the workspace."""
 
     @property
     def seats(self) -> Seats | None:
-        """In which folder the workspace is. None where it is always in the same one: its journal is with it."""
+        """The seats of the workspace. None if it is always in the same folder, because its journal is local."""
 
     @property
     def moving(self) -> Moving:
-        """Its way to another place, or in from one."""
+        """Moving this journal to another store, or records of another store into it."""
+
+    @property
+    def compaction(self) -> Compaction:
+        """Compacting its old records in place."""
 
     def append(
         self,
@@ -76,28 +84,35 @@ class Journal(Protocol):
         """
 
     def read(self, *, after: int = 0, stream: str | None = None) -> Iterator[Record]:
-        """The records with a sequence number above `after`, in order, as they stood when this was called.
+        """Return the records with a sequence number above `after`, in order, as they stood when this was called.
 
         Raises CorruptionError at a record that cannot be read or does not match its digest.
         """
 
     def get(self, seq: int) -> Record | None:
-        """One record by its sequence number."""
+        """Return one record by its sequence number."""
+
+    def pick(self, seqs: Sequence[int]) -> list[Record]:
+        """Return the records with these sequence numbers, those of them that there are, in order."""
 
     def find(self, key: str) -> tuple[Record, ...]:
-        """The records that were appended under this key, or none."""
+        """Return the records that were appended under this key; empty if there are none."""
 
     def head(self, stream: str | None = None) -> Head:
-        """The end of one stream, or of the whole journal. Of an unknown stream: no records."""
+        """Return the end of one stream, or of the whole journal. An unknown stream has no records."""
 
     def durable_head(self) -> Head:
-        """The last record that is known to survive a power cut; of a journal that does not know: no records."""
+        """Return the last record known to survive a power cut; no records if the journal does not know."""
 
-    def check(self) -> Iterator[Finding]:
-        """Read everything and name whatever is not as it was written. Nothing is changed."""
+    def check(self, *, since: int = 0, progress: Progress = silent) -> Iterator[Finding]:
+        """Read everything and yield what differs from what was written. Changes nothing.
+
+        `since` is the number of a record that an earlier check has read and that the caller knows to be the same.
+        Then only what comes after it is read: whether it is whole, in order, in its chains, and as the anchor says.
+        """
 
     def sync(self) -> None:
         """Make the anchor as durable as the records: called at checkpoints."""
 
     def close(self) -> None:
-        """Sync and let go. May be called twice."""
+        """Sync and release all resources. May be called twice."""

@@ -1,4 +1,4 @@
-"""The port of leases: who may work on what, for how long. The contract is in `takeback.testing`."""
+"""The port of leases: the right to work on something for a while. The contract is in `takeback.testing`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from takeback.core.leases import Blocked, Holder, Lease
 
 
 class Renewing(Protocol):
-    """Whatever is held for a while, and may be held longer."""
+    """Something that is held for a limited time and can be renewed."""
 
     def renew(self, fences: Collection[int]) -> frozenset[int]:
-        """Let them last as long again from now on; gives those that are still held.
+        """Renew them for their full time from now on. Return those that are still held.
 
-        One that had run out and that nobody has taken is held again.
+        One that had expired and was not taken by another is held again.
         """
 
 
 class LeaseStore(Renewing, Protocol):
     """The leases of a workspace. Each operation is one transaction; any number of processes may work at once.
 
-    Time is told by a clock that nobody sets: the machine's since its boot, or the database's own. The fence of a
-    lease is higher than that of every lease before it, whatever became of those, also after a power cut.
+    Time is measured by a clock that cannot be set: the machine's since its boot, or the database's own. The fence of
+    a lease is higher than that of every earlier lease, even after a power cut.
     """
 
     def acquire(
@@ -35,19 +35,20 @@ class LeaseStore(Renewing, Protocol):
         token: str = "",
         wait_s: float = 0.0,
     ) -> Lease | Blocked:
-        """The lease of this name, if nobody outside of the family has it, what it is in, or what is in it.
+        """Acquire the lease of this name, if no one outside the family holds it, a name above it, or one below it.
 
-        One that has run out does not count, and ends when another takes its name: whoever had it has lost it, and
-        whoever takes it finds it in `ended`. With a `token` the one who asks is known to be waiting for so long, and
-        hears if the wait could have no end: of those who wait for each other, the youngest does. Durable when this
-        returns.
+        An expired lease does not block, and ends when another takes its name: its holder has lost it, and the new
+        holder finds it in `ended`. If a run held it and only a part of its name is taken, it stays listed, expired
+        and under a new number, so that the next holder of another part finds it too. With a `token` the caller is
+        registered as waiting for `wait_s`, and gets a `cycle` if waiting would be a deadlock: of those who wait for
+        each other, the youngest does. Durable when this returns.
         """
 
     def release(self, fences: Collection[int]) -> frozenset[int]:
-        """End them; gives those that were held."""
+        """End them. Return those that were held."""
 
     def forget(self, token: str) -> None:
-        """Who asked with this token does not wait any more."""
+        """Remove the caller with this token from those who wait."""
 
     def all(self) -> Sequence[Lease]:
-        """All that are held, oldest first, also those that have run out and that nobody has taken."""
+        """Return all leases, oldest first, including expired ones that no one has taken."""

@@ -10,7 +10,7 @@ class Lock(Protocol):
     """The lock of a workspace. Its holder may take it again."""
 
     def held(self) -> AbstractContextManager[None]:
-        """Hold it inside of the block. Raises RunBusy where another process keeps it for too long."""
+        """Hold it inside the block. Raise RunBusy if another process keeps it for too long."""
 
     def tried(self) -> AbstractContextManager[bool]:
-        """Hold it inside of the block where that needs no waiting; the block is told whether it is held."""
+        """Hold it inside the block if it is free now. Yield whether it is held."""

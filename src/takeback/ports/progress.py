@@ -9,12 +9,12 @@ T = TypeVar("T")
 
 
 class Progress(Protocol):
-    """Whoever wants to know how far long work has come."""
+    """A function that shows how far long work has come."""
 
     def __call__(self, what: str, items: Iterable[T], total: int, /) -> Iterable[T]:
-        """These items, one after another; meanwhile it may be told how many of the total have been dealt with."""
+        """Yield these items, and show the progress meanwhile."""
 
 
 def silent(_what: str, items: Iterable[T], _total: int, /) -> Iterable[T]:
-    """Nobody wants to know."""
+    """Return the items without showing progress."""
     return items

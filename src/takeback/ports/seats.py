@@ -1,4 +1,4 @@
-"""The port of seats: in which folder a workspace is whose history several machines share."""
+"""The port of seats: the folder where a workspace with a shared history is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from takeback.core.seats import Place, Seat
 
 
 class Seats(Protocol):
-    """The seat of a workspace, as seen from one place. Time is told by the clock of the store.
+    """The seat of a workspace, as seen from one place. Time is measured by the clock of the store.
 
     The first place that appends has it. From then on an append from any other place is refused, however long ago the
     last sign of life was, until `take` has moved the workspace there. Every append renews the seat.
@@ -18,14 +18,14 @@ class Seats(Protocol):
 
     @property
     def place(self) -> Place:
-        """This one."""
+        """The place of this process."""
 
     @property
     def mine(self) -> Seat | None:
         """The seat under which this process has appended; None before that."""
 
     def now(self) -> Seat | None:
-        """Where the workspace sits; None where nobody has sat down yet."""
+        """Return the present seat; None if there is none yet."""
 
     def refuse_moved(self) -> None:
         """Raise SeatLost if an append would be refused now."""
@@ -33,12 +33,12 @@ class Seats(Protocol):
     def take(
         self, marks: Collection[Mark], *, after: int, actor: str = "", fences: Collection[int] = ()
     ) -> Seat:
-        """Move the workspace here, and record it with how things are here.
+        """Move the workspace here, and record that with the present marks.
 
-        Raises SeatHeld while another place shows signs of life, and JournalMoved if event `after` is not the last
-        any more; nothing has changed then. `fences` are as in `Journal.append`. Whatever this process had appended
-        before, it sits anew.
+        Raise SeatHeld while another place shows signs of life, and JournalMoved if event `after` is no longer the
+        last; nothing has changed then. `fences` are as in `Journal.append`. The seat is a new one even if
+        this process has appended before.
         """
 
     def renew(self, fences: Collection[int]) -> frozenset[int]:
-        """Let these last as long again from now on; gives those that still hold."""
+        """Renew these for their full time from now on. Return those that are still held."""

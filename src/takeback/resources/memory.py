@@ -1,4 +1,4 @@
-"""What runs remember. The journal itself is the world here: a value is what the last recorded change made of it."""
+"""What runs remember. Here the journal itself is the world: a value is what the last recorded change made of it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MemoryResource:
     def swap(
         self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
     ) -> Sequence[Swapped]:
-        # The record that the rollback makes of its changes is the write.
+        # The rollback's record of its changes is the write.
         return [self._swap(swap) for swap in swaps]
 
     def _swap(self, swap: Swap) -> Swapped:
@@ -47,12 +47,12 @@ class MemoryResource:
             )
         if not swap.goal:
             return Swapped(swap.target, Did.REMOVED, swap.goal, verified=True)
-        # What is recorded of a rollback has the value with it, whatever is recorded of how it came about.
+        # A rollback's record includes the value, however its history is recorded.
         try:
             goal = version(value_of(swap.goal, self._timeline(swap.target)))
         except (KeyError, TypeError):
             goal = now
         if goal != swap.goal:
-            why = "what is recorded of how it came about does not give it again"
+            why = "its value cannot be recomputed from the journal"
             return Swapped(swap.target, Did.FAILED, now, verified=False, why=why)
         return Swapped(swap.target, Did.RESTORED, goal, verified=True)

@@ -1,1 +1,1 @@
-"""What the outbox can send by itself: HTTP requests, webhooks, mail and commands."""
+"""The built-in senders of the outbox: HTTP requests, webhooks, mail and commands."""

@@ -1,4 +1,4 @@
-"""Commands. One that ends with 0 was delivered; the key is in its environment as TAKEBACK_KEY."""
+"""The sender that runs commands. Exit code 0 means delivered; the environment has the key as TAKEBACK_KEY."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from takeback.senders.registry import Sending
 KEY = "TAKEBACK_KEY"
 OUTPUT_MAX = 4 << 10
 PERMANENT = (64, 65, 77, 78, 126, 127)
-"""Wrong use, wrong data, not allowed, wrong settings; no program. Nothing of that gets better by itself."""
+"""Exit codes for wrong usage, wrong data, no permission, wrong settings, no such program: retrying cannot help."""
 
 
 def about(words: Sequence[str], *, input: str = "") -> str:  # noqa: A002  as subprocess calls it
-    """`command make deploy`."""
+    """Return a short description: `command make deploy`."""
     if isinstance(words, str) or not words or not all(isinstance(word, str) for word in words):
-        raise UsageError("a command is a list of words; nothing was deferred", hint='["make", "deploy"]')
+        raise UsageError(
+            "a command is a list of words; nothing was deferred", hint='for example ["make", "deploy"]'
+        )
     _ = input
     return f"command {redact(shlex.join([os.path.basename(words[0]), *words[1:]]))[:80]}"
 
@@ -43,7 +45,7 @@ def send(sending: Sending, words: Sequence[str], *, input: str = "") -> dict[str
         why = f"{words[0]} was not started: {error.strerror}"
         raise DeliveryFailed(why, permanent=True, unsure=False) from None
     if done.returncode:
-        said = redact(done.stderr.decode("utf-8", "replace").strip()[-300:])
-        why = f"{words[0]} ended with {done.returncode}{': ' + said if said else ''}"
+        output = redact(done.stderr.decode("utf-8", "replace").strip()[-300:])
+        why = f"{words[0]} ended with {done.returncode}{': ' + output if output else ''}"
         raise DeliveryFailed(why, permanent=done.returncode in PERMANENT)
     return {"exit_code": 0, "output": done.stdout.decode("utf-8", "replace")[:OUTPUT_MAX]}

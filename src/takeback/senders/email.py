@@ -1,5 +1,5 @@
-"""Mail, at least once: no mail server knows a key. The Message-ID is the same in every attempt, so that a
-mailbox that looks at it shows one message."""
+"""The sender of mail, at least once: mail servers have no idempotency keys. The Message-ID is the same in every
+attempt, so that a mailbox that compares it shows one message."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def about(
     sender: str = "",
     cc: str | Sequence[str] = (),
 ) -> str:
-    """`email to ann@example.org`."""
+    """Return a short description: `email to ann@example.org`."""
     every = [*_many(to), *_many(cc)]
     if not _many(to) or any("@" not in one or "\n" in one for one in (*every, *([sender] if sender else []))):
         raise UsageError(
-            "an email needs addresses to go to; nothing was deferred", hint='to="ann@example.org"'
+            "an email needs valid addresses; nothing was deferred", hint='for example to="ann@example.org"'
         )
     if "\n" in subject:
-        raise UsageError("the subject of an email is one line; nothing was deferred")
+        raise UsageError("the subject of an email must be one line; nothing was deferred")
     _ = body, html
     more = f" and {len(every) - 1} more" if len(every) > 1 else ""
     return f"email to {every[0]}{more}"
@@ -49,11 +49,11 @@ def send(
     sender: str = "",
     cc: str | Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Hand it to the mail server, or raise DeliveryFailed."""
+    """Pass the mail to the mail server, or raise DeliveryFailed."""
     origin = sender or sending.sender
     if not sending.smtp or not origin:
         raise DeliveryFailed(
-            "no mail server, or no sender, is set",
+            "no mail server or no sender is configured",
             hint="set smtp and sender under [outbox] in takeback.toml, or TAKEBACK_SMTP",
             permanent=True,
             unsure=False,
@@ -73,7 +73,7 @@ def send(
 
 
 def _hand_over(sending: Sending, message: EmailMessage) -> dict[str, tuple[int, bytes]]:
-    """Gives those who were refused while others were not."""
+    """Send the mail. Return the recipients that the server refused while it accepted others."""
     handing = False
     try:
         server = _connected(sending)
@@ -93,12 +93,12 @@ def _hand_over(sending: Sending, message: EmailMessage) -> dict[str, tuple[int, 
         why = f"the mail server answered {error.smtp_code}"
         raise DeliveryFailed(why, permanent=permanent, unsure=False) from None
     except (smtplib.SMTPException, OSError) as error:
-        why = f"the mail server {'gave no answer' if handing else 'was not reached'}: {type(error).__name__}"
+        why = f"the mail server {'did not answer' if handing else 'was not reached'}: {type(error).__name__}"
         raise DeliveryFailed(why, unsure=handing) from None
 
 
 def _part(server: smtplib.SMTP) -> None:
-    """Say goodbye. Whatever is answered to that, the mail is accepted or refused by now."""
+    """Close the connection. Errors are ignored: the server has already accepted or refused the mail."""
     try:
         server.quit()
     except (smtplib.SMTPException, OSError):
@@ -109,7 +109,9 @@ def _connected(sending: Sending) -> smtplib.SMTP:
     parts = urlsplit(sending.smtp)
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
         raise DeliveryFailed(
-            "the mail server is no address with smtp:// or smtps://", permanent=True, unsure=False
+            "the address of the mail server does not begin with smtp:// or smtps://",
+            permanent=True,
+            unsure=False,
         )
     secure = ssl.create_default_context()
     server: smtplib.SMTP

@@ -1,4 +1,4 @@
-"""HTTP requests. The receiver is given the key in the header Idempotency-Key, the same in every attempt."""
+"""The sender of HTTP requests. The header Idempotency-Key has the key, the same in every attempt."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ KEY = "Idempotency-Key"
 BODY_MAX = 8 << 10
 AGAIN_MAX_S = 86_400.0
 OTHER_S = 30.0
-"""How long the request may take that takes another one back, or looks for it."""
+"""The timeout of a request that takes another one back, or looks for it."""
 UNDO = "takeback.senders.http:take_back"
 CHECK = "takeback.senders.http:find"
 
 REFUSED = (429, 503)
-"""The receiver says that it did nothing, and to come again."""
+"""The receiver did nothing, and asks for another attempt."""
 NOT_THERE = (404, 410)
-"""What a check hears where there is nothing."""
+"""The answers to a check that mean ABSENT."""
 PASSING = (408, 409, 423, 425, *REFUSED, 500, 502, 504)
-"""Worth another try. 409 is what a receiver answers that is still at work on the same key."""
+"""Worth another attempt. A receiver answers 409 while it still works on the same key."""
 
 
 class HttpRefused(DeliveryFailed):
-    """An answer that is not 2xx."""
+    """An answer other than 2xx."""
 
     status = 0
 
@@ -52,15 +52,15 @@ def about(
     undo: Mapping[str, Any] | None = None,
     check: Mapping[str, Any] | None = None,
 ) -> str:
-    """`POST https://example.org/orders`."""
+    """Return a short description: `POST https://example.org/orders`."""
     address(url)
     if json is not None and data is not None:
-        raise UsageError("a request has json or data, not both; nothing was deferred")
+        raise UsageError("a request can have json or data, not both; nothing was deferred")
     for word, other in (("undo", undo), ("check", check)):
         if other is None:
             continue
         if "method" not in other or "url" not in other:
-            raise UsageError(f"{word} is a request of its own: a method and a url; nothing was deferred")
+            raise UsageError(f"{word} has to be a request with a method and a url; nothing was deferred")
         about(**{**other, "undo": None, "check": None})
     _ = headers
     return f"{method.upper()} {shown(url)}"
@@ -74,23 +74,23 @@ def send(
     json: Any = None,
     data: str | None = None,
     headers: Mapping[str, str] | None = None,
-    undo: Mapping[str, Any] | None = None,  # noqa: ARG001  for whoever takes it back
-    check: Mapping[str, Any] | None = None,  # noqa: ARG001  for whoever looks
+    undo: Mapping[str, Any] | None = None,  # noqa: ARG001  for take_back
+    check: Mapping[str, Any] | None = None,  # noqa: ARG001  for find
 ) -> dict[str, Any]:
-    """Send it, or raise DeliveryFailed. Gives the status and the beginning of the answer."""
+    """Send the request, or raise DeliveryFailed. Return the status and the beginning of the answer."""
     content = data.encode() if data is not None else None
     return request(sending, method, url, {KEY: sending.key, **(headers or {})}, content=content, json=json)
 
 
 def take_back(call: Call) -> None:
-    """The request that takes another one back."""
+    """Send the request that takes another one back."""
     send(Sending(f"{call.key}-undo", OTHER_S), **call.kwargs["undo"])
 
 
 def find(call: Call) -> Any:
-    """What the request answers that looks whether the receiver has it; ABSENT where it has not.
+    """Send the request that checks for another one. Return its answer, or ABSENT if the receiver does not have it.
 
-    It bears no key: a receiver that honours one would give its first answer again.
+    It has no key: a receiver that honours keys would repeat its first answer.
     """
     given = call.kwargs["check"]
     data, headers = given.get("data"), given.get("headers") or {}
@@ -110,10 +110,10 @@ def find(call: Call) -> Any:
 
 
 def address(url: str) -> tuple[str, str]:
-    """The scheme and the host of a whole address; a UsageError for anything else."""
+    """Return the scheme and the host of an address. Raise UsageError if it is not a full one."""
     try:
         parts = urlsplit(url)
-        _ = parts.port  # one that is no number is found only when it is asked for
+        _ = parts.port  # raises if the port is not a number
         if parts.scheme in ("http", "https") and parts.hostname:
             if find_spec("httpx2") is None:
                 raise UsageError(
@@ -123,11 +123,11 @@ def address(url: str) -> tuple[str, str]:
             return parts.scheme, parts.hostname
     except ValueError:
         pass
-    raise UsageError(f"{redact(str(url))!r} is no address with http:// or https://; nothing was deferred")
+    raise UsageError(f"{redact(str(url))!r} is not an http:// or https:// address; nothing was deferred")
 
 
 def shown(url: str) -> str:
-    """An address without what may be a secret in it."""
+    """Return an address without anything that may be a secret."""
     parts = urlsplit(url)
     port = f":{parts.port}" if parts.port else ""
     return redact(f"{parts.scheme}://{parts.hostname}{port}{parts.path}")
@@ -152,10 +152,12 @@ def request(
     except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
         raise DeliveryFailed(f"{where} was not reached: {type(error).__name__}", unsure=False) from None
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
-        raise DeliveryFailed(f"{where} cannot be asked: {type(error).__name__}", permanent=True) from None
+        raise DeliveryFailed(
+            f"no request can be sent to {where}: {type(error).__name__}", permanent=True
+        ) from None
     except httpx2.HTTPError as error:
-        # Its own words may repeat an address; only its kind is told.
-        raise DeliveryFailed(f"{where} gave no answer: {type(error).__name__}") from None
+        # The error's text may repeat the address, so only its kind is reported.
+        raise DeliveryFailed(f"{where} did not answer: {type(error).__name__}") from None
     body = answer.text[:BODY_MAX]
     if answer.is_success:
         return {"status": answer.status_code, "body": body}
@@ -175,7 +177,7 @@ def _refusal(answer: httpx2.Response, where: str) -> HttpRefused:
 
 
 def _seconds(text: str) -> float | None:
-    """What Retry-After says: a number of seconds, or a date."""
+    """Return the pause that Retry-After asks for, as a number of seconds or a date."""
     try:
         seconds = (
             float(text) if text.strip().isdecimal() else parsedate_to_datetime(text).timestamp() - time.time()

@@ -1,4 +1,4 @@
-"""What every sender is given, and how one says that it did not get through."""
+"""The built-in senders by name, and what each attempt passes to them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUILT_IN = {
 
 
 class Sending(msgspec.Struct, frozen=True):
-    """One attempt."""
+    """One attempt at delivery."""
 
     key: str
     """The same for every attempt at the same intent."""
@@ -33,14 +33,14 @@ class Sending(msgspec.Struct, frozen=True):
 
 
 class Sender(msgspec.Struct, frozen=True):
-    """A built-in way of sending: `about` checks what it is given and says what it is."""
+    """A built-in sender: `about` checks its arguments and describes the intent."""
 
     send: Callable[..., Any]
     about: Callable[..., str]
     undo: str = ""
-    """The function that takes it back, where the arguments say how."""
+    """The function that takes it back, if the arguments say how."""
     check: str = ""
-    """The function that looks for it, likewise."""
+    """The function that checks for it, likewise."""
 
 
 def sender(name: str) -> Sender:
@@ -49,11 +49,13 @@ def sender(name: str) -> Sender:
 
 
 def about(name: str, args: list[Any], kwargs: dict[str, Any]) -> str:
-    """What an intent is, in words; a UsageError where its arguments make no sense."""
+    """Return a description of an intent. Raise UsageError if its arguments make no sense."""
     try:
         return sender(name).about(*args, **kwargs)
     except TypeError as error:
-        why = re.sub(r"\b\w+\(\) ", "", str(error))  # without the name of a function that nobody called
+        why = re.sub(
+            r"\b\w+\(\) ", "", str(error)
+        )  # without the name of a function that the user did not call
         raise UsageError(
             f"{name} cannot be sent like this: {why}; nothing was deferred",
             hint="docs/OUTBOX.md shows what each built-in takes",

@@ -1,4 +1,4 @@
-"""Webhooks: JSON by POST, signed as Standard Webhooks says. The id of the message is the key."""
+"""The sender of webhooks: JSON by POST, signed by the Standard Webhooks specification. The message id is the key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PREFIX = "whsec_"
 
 
 def about(url: str, payload: Any, *, secret: str = "") -> str:
-    """`webhook to example.org`."""
+    """Return a short description: `webhook to example.org`."""
     _, host = address(url)
     _ = payload
     if secret:
@@ -41,7 +41,7 @@ def sign(secret: str, id: str, at: str, body: bytes) -> str:
 
 
 def is_secret(text: str) -> bool:
-    """Whether it has the form of one."""
+    """Return True if the text has the form of a secret."""
     try:
         return bool(_secret(text))
     except UsageError:
@@ -52,4 +52,6 @@ def _secret(text: str) -> bytes:
     try:
         return base64.b64decode(text.removeprefix(PREFIX), validate=True)
     except (binascii.Error, ValueError):
-        raise UsageError(f"the secret of a webhook is {PREFIX} and base64; nothing was deferred") from None
+        raise UsageError(
+            f"the secret of a webhook must be {PREFIX} and base64; nothing was deferred"
+        ) from None

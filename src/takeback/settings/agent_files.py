@@ -13,25 +13,29 @@ HOOKS = {
     "gemini": (".gemini/settings.json", ""),
     "opencode": (".config/opencode/plugins/takeback.js", "XDG_CONFIG_HOME"),
 }
-"""Where an agent's hooks stand, below HOME; and what in the environment names the first folder of that instead."""
+"""The file with an agent's hooks, below HOME; and the variable that can name its first folder instead."""
 
 BESIDE = {
     "claude-code": ("settings.local.json",),
     "codex": ("config.toml",),
     "opencode": ("../opencode.json", "../opencode.jsonc"),
 }
-"""Files near by, from the folder of the first, by which hooks can be switched off too."""
+"""Other files, relative to the folder of the first, that can switch hooks off, too."""
+
+
+IN_PROJECT = frozenset({".claude", ".codex", ".cursor", ".gemini", ".opencode"})
+"""The folders at the top of a project with the settings of these agents."""
 
 
 def place(agent: str, home: Path) -> Path:
-    """The file with the hooks of an agent that hold for every project."""
+    """Return the file with an agent's hooks for all projects."""
     path, variable = HOOKS[agent]
     first, _, rest = path.partition("/")
     return (environment.named_folder(variable) or home / first) / rest
 
 
 def all_of_user() -> list[Path]:
-    """Every such file, and those beside it."""
+    """Return every such file, and the others that can switch hooks off."""
     found = []
     for agent in HOOKS:
         hooks = place(agent, environment.home_folder())

@@ -1,7 +1,7 @@
-"""Which settings of takeback.toml hold only once a human has accepted them, and what holds until then.
+"""The settings of takeback.toml that take effect only after a human accepts them, and what holds until then.
 
-A file comes with a folder: a clone, an unpacked archive, somebody's branch. What it tightens holds at once. What it
-loosens, leaves out, connects to or tells others has to be seen by a human first, whoever wrote it.
+The file comes with a folder: a clone, an unpacked archive, another person's branch. A setting that tightens takes
+effect at once. One that loosens, excludes, connects or sends has to be accepted by a human, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Any
 
 import msgspec
 
-from takeback.core.codec import value_digest
-from takeback.settings.toml import Config
+from takeback.core.codec import printable, value_digest
+from takeback.settings.toml import Config, StoreConfig
 from takeback.system.postgres_address import hidden
 
 Plain = dict[str, Any]
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One thing that has to be accepted, exactly as it is."""
+    """One setting that has to be accepted, with exactly this value."""
 
     name: str
-    """The table and the setting, as they stand in the file."""
+    """The table and the setting, as in the file."""
     value: Any
     does: str
-    """What it would do, as a verb."""
+    """What the setting would do, as a verb."""
 
     @property
     def digest(self) -> str:
@@ -33,9 +33,8 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The value, without what looks like a secret in it."""
-        shown = hidden(msgspec.json.encode(self.value).decode())
-        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
+        """The value, without anything that looks like a secret."""
+        return printable(hidden(msgspec.json.encode(self.value).decode()))
 
     def __str__(self) -> str:
         table, _, name = self.name.rpartition(".")
@@ -43,12 +42,18 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 Test = Callable[[Any, Any], bool]
-"""Whether a value has to be accepted, beside the default."""
+"""Compares a value with the default; returns True if the value has to be accepted."""
 
 
 def _is_less(value: Any, usual: Any) -> bool:
-    """Zero means no limit."""
+    """Return True for a lower limit than usual. Zero means no limit."""
     return bool(0 < value < usual)
+
+
+def _is_shorter(value: Any, _usual: Any) -> bool:
+    """Return True for a time that is shorter than content is usually kept."""
+    days = str(value).removesuffix("d")
+    return days.isdecimal() and int(days) < StoreConfig().keep_days
 
 
 def _is_allowed(value: Any, usual: Any) -> bool:
@@ -63,22 +68,24 @@ _GROUPS = {
     "store": (("store", "workspace", "blobs", "blobs-key"), "connects"),
     "outbox": (("smtp", "sender"), "sends"),
 }
-"""What means something together only, and is accepted together."""
+"""Settings that only make sense together, and are accepted together."""
 
 _TESTS: dict[str, tuple[Test, str]] = {
     "files.exclude": (_is_another, "excludes"),
     "store.quota-bytes": (_is_less, "keeps less"),
     "store.keep-days": (_is_less, "keeps less"),
     "store.keep-checkpoints": (_is_less, "keeps less"),
+    "store.keep-journal": (_is_shorter, "keeps less"),
     "audit.webhooks": (_is_another, "tells"),
     "rules.effects": (_is_allowed, "allows"),
     "rules.commands.allow": (_is_another, "allows"),
 }
-"""What else is asked of a value than whether it is another than the default; with what it does."""
+"""Settings with a test or a verb of their own; by default any value but the default has to be accepted."""
 
 _FREE = (
-    # They only tighten, only give a name to something, or only say when.
+    # They only tighten, name something, or set a time.
     "agents.autopilot",
+    "files.framework-stores",
     "outbox.first-pause-s",
     "outbox.longest-pause-s",
     "outside.max-files",
@@ -95,16 +102,16 @@ _FREE = (
     "rules.tools.deny",
     "tools",
 )
-"""What holds at once. A setting that stands nowhere here has to be accepted."""
+"""Settings that take effect at once. Any setting that is not listed here has to be accepted."""
 
 
 def to_accept(given: Config) -> tuple[Setting, ...]:
-    """What of these settings holds only once it is accepted. Of a list, each part by itself."""
+    """Return the settings that take effect only once accepted. Each part of a list counts by itself."""
     return tuple(setting for setting, _ in _found(_plain(given)))
 
 
 def holding(given: Config, accepted: Collection[str]) -> Config:
-    """These settings, with the default in the place of each that has to be accepted and is not."""
+    """Return these settings, with the default in place of each that has to be accepted and is not."""
     plain = _plain(given)
     for setting, drop in list(_found(plain)):
         if setting.digest not in accepted:
@@ -118,7 +125,7 @@ def _plain(given: Config) -> Plain:
 
 
 def _found(plain: Plain) -> Iterator[tuple[Setting, Callable[[], None]]]:
-    """Each setting that has to be accepted, and how it is taken out."""
+    """Yield each setting that has to be accepted, with a function that resets it."""
     usual = _plain(Config())
     for table, (names, does) in _GROUPS.items():
         together = {name: plain[table][name] for name in names if plain[table][name] != usual[table][name]}

@@ -16,42 +16,54 @@ from takeback.core.rules import Rules
 from takeback.errors import UsageError
 
 FILE = settings.FILE
+FOREVER = "forever"
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What of the tree is protected."""
+class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """Which part of the tree is protected."""
 
     exclude: tuple[str, ...] = ()
+    framework_stores: Literal["leave-out", "protect"] = "leave-out"
+    """What happens to a database in which an agent framework keeps its own state."""
 
 
 class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     """Where the journal is kept, and how much of the content. Zero means no limit."""
 
     store: str = ""
-    """The address of a database that machines share; $NAME stands for a variable. Nothing means this machine."""
+    """The address of a database that machines share; $NAME stands for a variable. Empty means this machine."""
     workspace: str = ""
-    """What the workspace is called there: folders with one name there have one history."""
+    """The name of the workspace in the shared store: folders with the same name share one history."""
     blobs: str = ""
-    """The address of a bucket in which all content is kept besides; $NAME stands for a variable."""
+    """The address of a bucket for a second copy of all content; $NAME stands for a variable."""
     blobs_key: str = ""
-    """What seals it there: $NAME, the variable that has the key, or the path of a file."""
+    """The key that encrypts content in the bucket: $NAME for a variable, or the path of a file."""
     quota_bytes: Count = 20 * 2**30
     keep_days: Count = 30
     keep_checkpoints: Count = 10_000
+    keep_journal: Annotated[str, msgspec.Meta(pattern=f"^({FOREVER}|[1-9][0-9]{{0,5}}d)?$")] = ""
+    """How long records keep their details: `90d` or `forever`. Empty: as long as content, by keep-days."""
+
+    @property
+    def journal_days(self) -> int:
+        """How many days records keep their details, at least as many as content is kept; zero means forever."""
+        if not self.keep_days or self.keep_journal == FOREVER:
+            return 0
+        return max(self.keep_days, int(self.keep_journal.removesuffix("d") or 0))
 
 
 class AgentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     """Coding agents that are followed through their hooks."""
 
     autopilot: bool = False
-    """Nobody watches: what cannot be taken back is refused instead of asked for."""
+    """No human watches: what cannot be taken back is refused, without asking."""
     when_unprotected: Literal["block", "warn"] = "block"
-    """What becomes of a call that cannot be recorded."""
+    """What happens to a call that cannot be recorded."""
 
 
 class OutsideConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """What is captured of the paths outside the workspace that a command names, for one action.
+    """How much is captured, for one action, of the paths outside the workspace that a command names.
 
     Zero means no limit.
     """
@@ -62,39 +74,39 @@ class OutsideConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 
 
 class OutboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """How what was deferred is delivered."""
+    """How intents are delivered."""
 
     first_pause_s: Annotated[float, msgspec.Meta(ge=0)] = 1.0
-    """After the first failed attempt; then twice as long each time."""
+    """The pause after the first failed attempt; it doubles each time."""
     longest_pause_s: Annotated[float, msgspec.Meta(ge=0)] = 3600.0
     smtp: str = ""
     sender: str = ""
 
 
 class WebhookConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where events go."""
+    """A receiver of events."""
 
     url: str
     secret: str = ""
-    """$NAME: the variable that has it. The secret itself does not belong into a project's file."""
+    """$NAME, the variable with the secret. The secret itself does not belong in a project's file."""
     types: tuple[str, ...] = ()
 
 
 class AuditConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who is told of every event."""
+    """The receivers of all events."""
 
     webhooks: tuple[WebhookConfig, ...] = ()
 
 
 class LocksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """What one agent has locked, for the others."""
+    """How locks of one agent affect the others."""
 
     on_foreign: Literal["refuse", "warn"] = "refuse"
-    """What becomes of a command or a call that says it writes there."""
+    """What happens to a command or call that is known to write to a locked name."""
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """takeback.toml. Every part may be missing."""
+    """The settings in takeback.toml. Every part may be missing."""
 
     files: FilesConfig = FilesConfig()
     store: StoreConfig = StoreConfig()
@@ -109,19 +121,19 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_config(root: Path) -> Config:
-    """The workspace's takeback.toml, or the defaults."""
+    """Return the settings in the workspace's takeback.toml, or the defaults."""
     text = read_text(root)
     return Config() if text is None else parse_config(text, root / FILE)
 
 
 def read_text(root: Path, name: str = FILE) -> bytes | None:
-    """The bytes of the workspace's takeback.toml, if there is one; or of what it leads to as a link."""
+    """Return the bytes of the workspace's takeback.toml, following links, or None if it does not exist."""
     path = root / name
     try:
-        # A pipe of that name would not answer.
+        # Opening a pipe of that name would block.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError(f"{path} is not a file; nothing was done", hint="move it away")
+                raise UsageError(f"{path} is not a file; nothing was done", hint="move it elsewhere")
             return file.read()
     except FileNotFoundError:
         return None
@@ -130,14 +142,31 @@ def read_text(root: Path, name: str = FILE) -> bytes | None:
 
 
 def parse_config(text: str | bytes, path: Path) -> Config:
-    """Settings as they stand in takeback.toml."""
+    """Return the settings in the text of a takeback.toml."""
     try:
         plain = text if isinstance(text, str) else text.decode()
-        # As open files are read: TOML knows no other line ends.
-        return msgspec.convert(tomllib.loads(plain.replace("\r\n", "\n")), Config)
+        # Converted as in text files: TOML allows only these line ends.
+        found = msgspec.convert(tomllib.loads(plain.replace("\r\n", "\n")), Config)
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} cannot be read: {error}; nothing was done") from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(
             f"{path} is not valid: {error}; nothing was done", hint="docs/CONFIG.md lists every setting"
         ) from error
+    _refuse_short_journal(found.store, path)
+    return found
+
+
+def _refuse_short_journal(store: StoreConfig, path: Path) -> None:
+    """Raise UsageError if records would lose their details while their content is kept."""
+    days = store.keep_journal.removesuffix("d")
+    if not days or days == FOREVER or 0 < store.keep_days <= int(days):
+        return
+    kept = f"{store.keep_days} days" if store.keep_days else "without a limit"
+    raise UsageError(
+        f'{path} is not valid: [store] keep-journal = "{store.keep_journal}" is shorter than keep-days keeps the '
+        f"content ({kept}), which could then not be put back; nothing was done",
+        hint=f'set keep-journal to "{store.keep_days}d" or more, to "forever", or leave it out'
+        if store.keep_days
+        else 'set keep-journal to "forever", or leave it out',
+    )

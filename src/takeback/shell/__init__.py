@@ -1,1 +1,1 @@
-"""What a command would do, known before it runs: read from its words alone, and never by running anything."""
+"""The judge of commands: what one would do, found from its words alone, without running anything."""

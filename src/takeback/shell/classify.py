@@ -1,4 +1,4 @@
-"""Judging a line: every simple command in it, each in the folders in which it may run. The worst counts."""
+"""Judging a line: every simple command in it, in each folder in which it may run. The worst one counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from takeback.shell import git_settings, parse, programs
+from takeback.shell import git_settings, parse, programs, repositories
 from takeback.shell.constants import ALL, Constants, Way, resolved, several
 from takeback.shell.evaluation import Evaluated, Evaluation
 from takeback.shell.judgement import Judgement, Reach, Reason, Touched, worst
@@ -25,15 +25,17 @@ from takeback.shell.words import HERE, HOLE, HOME, WILD, as_given, is_known
 NESTED_MAX = 8
 FOLDERS_MAX = 8
 WORDS_MAX = 20_000
-"""Of all commands of a line, counted as often as each is judged: this many take about a second."""
+"""The most words of a line that are judged, counting repeats: this many take about a second."""
+SETTINGS_COST = 10
+"""The number of words that reading the settings of one repository counts for."""
 SHOWN_MAX = 1000
-"""Characters of a command that a reason repeats."""
+"""Characters of a command that a reason quotes."""
 
 _WHERE = {
     Reach.RESTORABLE: "in the workspace",
     Reach.OUTSIDE: "outside the workspace",
-    Reach.UNKNOWN: "which nobody can tell",
-    Reach.IRREVERSIBLE: "which is no file",
+    Reach.UNKNOWN: "at an unknown place",
+    Reach.IRREVERSIBLE: "which is not a file",
 }
 
 
@@ -48,7 +50,7 @@ def classify(
     exists: Callable[[str], bool] | None = None,
     running: Callable[[], Sequence[RunningProcess]] | None = None,
 ) -> Judgement:
-    """What a line would do; or a program with its arguments, which no shell reads.
+    """Judge what a line would do, or a program with its arguments, which no shell reads.
 
     Nothing is run and, without `real`, `read`, `exists` and `running`, nothing is looked at.
     """
@@ -61,20 +63,18 @@ def classify(
 
 
 def _steers_git(ground: PathContext, touched: Touched) -> bool:
-    """Whether what is written there says what git runs."""
-    folder = f"{ground.root}/.git"
-    places = (touched.path, touched.really or touched.path)
-    return any(at == f"{folder}/config" or at.startswith(f"{folder}/hooks/") for at in places)
+    """Return whether writing there changes what git runs."""
+    return any(repositories.steers_git(ground, at) for at in {touched.path, touched.really or touched.path})
 
 
 class _After(msgspec.Struct, frozen=True):
-    """Where the line stands after a part of it: if that went well, and in any case."""
+    """The folders after a part of a line: if that part succeeded, and in any case."""
 
     well: Folders
     any: Folders
 
 
-class _Walk:
+class _Walk(Sink):
     def __init__(self, ground: PathContext, *, nested: int = 0) -> None:
         self._ground = ground
         self._nested = nested
@@ -87,12 +87,12 @@ class _Walk:
         self._background = False
         self._evaluation = Evaluation()
         self._links: dict[str, str] = {}
-        """The links that the line makes, and where each leads."""
+        """The links that the line makes, with their targets."""
         self._constants = Constants()
         self._scripts = Scripts(ground)
         self._place = SourcePosition()
         self._in_repository = False
-        """Whether this is what a repository has git run: it is not looked up again for each git in it."""
+        """True while judging what a repository makes git run: its settings are not read again for a git in it."""
 
     def judgement(self) -> Judgement:
         reasons = tuple(self._reasons)
@@ -149,13 +149,13 @@ class _Walk:
         return after
 
     def _in_another_shell(self, parts: Iterable[Part], folders: Folders, feeder: Part | None = None) -> None:
-        """What it does to the folder and to variables ends with it."""
+        """Judge parts that run in a subshell, whose folder and variables end with it."""
         before = self._constants.now()
         self._in_order(parts, folders, feeder)
         self._constants.back_to(before)
 
     def _joined(self, block: Block, folders: Folders) -> _After:
-        """`a && b`: b runs only where a went well. `a || b`: only where it did not."""
+        """Judge `a && b`, where b runs only if a succeeded, and `a || b`, where it runs only if a failed."""
         after, passed = _After(folders, folders), [self._constants.now()]
         for part in block.parts:
             then = self.part(part, after.well if block.kind == parse.AND else after.any)
@@ -186,7 +186,7 @@ class _Walk:
         return _After(folders, after)
 
     def _function(self, block: Block, folders: Folders) -> _After:
-        """Its body counts as if it ran, wherever it may be called."""
+        """Judge the body of a function as if it ran, wherever it may be called."""
         self._functions.add(block.name)
         changed = {name for part in block.parts for name in self._constants.changed_in(part)}
         self._constants.forget(changed, for_good=True)
@@ -198,7 +198,7 @@ class _Walk:
         return _After(after, after)
 
     def simple(self, simple: Simple, folders: Folders, feeder: Part | None) -> _After:
-        """One command, in each way in which the variables in it may be set."""
+        """Judge one command for each combination of values that its variables may have."""
         self._in_order(simple.inside, folders)
         ways = self._constants.ways(_texts_of(simple))
         if ways == [{}]:
@@ -217,12 +217,12 @@ class _Walk:
         return after
 
     def _texts(self, text: str, folders: Folders) -> list[str]:
-        """All that a text may be, its variables put in, where a shell splits nothing. `cd` does not change it."""
+        """Return every value that a text may have with its variables replaced, where a shell does not split it."""
         found = [resolved(text, way, splits=False) for way in self._constants.ways([text])]
         return [one.replace(HERE, HOLE if at is None else at) for one in found for at in folders]
 
     def _over(self, word: str, folders: Folders) -> list[str]:
-        """The same for a word that a loop goes over, which is split."""
+        """Return every value of a word that a loop iterates over, which a shell splits."""
         ways = self._constants.ways([word])
         return [text for way in ways for text in self._texts(resolved(word, way), folders)]
 
@@ -253,7 +253,7 @@ class _Walk:
         return _After(folders, folders)
 
     def _with_input(self, words: Sequence[str], folders: Folders, file: str) -> None:
-        """`bash < script`, `cat script | bash`: what it reads is a file of the workspace."""
+        """Judge `bash < script` and `cat script | bash`, which read a file of the workspace."""
         found = self.text_of(file, folders)
         if found is None or not self._scripts.begin(*found, folders):
             self._program(words, folders, None)
@@ -263,12 +263,12 @@ class _Walk:
         self._place = outer
 
     def _sets(self, names: Iterable[str]) -> None:
-        """Variables are set."""
+        """Judge the setting of variables."""
         for name in names:
             if not is_known(name):
                 self.say(Reach.UNKNOWN, (), "(variable)", "which variable it sets is not known")
             elif changes_behaviour(name):
-                why = f"{name} may make other programs of what follows"
+                why = f"{name} may change what the following commands run"
                 self.say(Reach.UNKNOWN, (f"{name}=…",), "(variable)", why)
 
     def _program(self, words: Sequence[str], folders: Folders, stdin: str | None) -> None:
@@ -323,7 +323,7 @@ class _Walk:
         somewhere: bool = False,
         makes: bool = False,
     ) -> None:
-        """A path is written or deleted."""
+        """Record that a path is written or deleted."""
         if not self._goes_on_reading(1 + len(self._links) // 8):
             return
         for folder in folders:
@@ -333,14 +333,14 @@ class _Walk:
             if somewhere or (makes and found.names is not None):
                 found = msgspec.structs.replace(found, exact=False, makes=makes)
             if not deletes and not rule.startswith("git") and _steers_git(self._ground, found):
-                self.say(Reach.UNKNOWN, words, rule, "it may make other commands of git's")
+                self.say(Reach.UNKNOWN, words, rule, "it may change what git runs")
             for one in (found, *through(self._ground, found, self._links, into=word.endswith("/"))):
                 self._touched[one] = None
                 does = "deletes" if deletes else "writes"
                 self.say(one.reach, words, rule, f"{does} {one.path}, {_WHERE[one.reach]}")
 
     def _moved(self, words: Sequence[str], folders: Folders) -> Folders | None:
-        """Where `cd` and its kin lead; None for anything else."""
+        """Return the folders that `cd`, `pushd` or `popd` leads to; None for any other command."""
         if words[0] == "popd":
             return (None,)
         if words[0] not in ("cd", "pushd"):
@@ -351,18 +351,18 @@ class _Walk:
         return self.moved(targets[0], folders)
 
     def _followed(self, word: str, folder: str | None) -> str:
-        """The path that a word means where it goes up again from behind a link that the line made."""
+        """Return the real path of a word with `..` behind a link that the line itself made."""
         if not self._links or folder is None or ".." not in word.split("/") or not is_known(word):
             return word
         return word if word.startswith("~") else physical(posixpath.join(folder, word), self._links)
 
     def moved(self, word: str, folders: Folders) -> Folders:
-        """The folders that a word leads to: by its words, and as the kernel reads it."""
+        """Return the folders that a word leads to: as written, and as the kernel resolves it."""
         followed = [_into(self._followed(word, folder), (folder,), self._ground) for folder in folders]
         return _every((*_into(word, folders, self._ground), *(one for some in followed for one in some)))
 
     def repository(self, folders: Folders, words: Sequence[str], rule: str) -> None:
-        """It writes to the repository that a folder outside the workspace belongs to."""
+        """Record a write to the repository of a folder outside the workspace."""
         exists, read, real = self._ground.exists, self._ground.read, self._ground.real
         for folder in (real(folder) if real else folder for folder in folders if folder is not None):
             if below(folder, self._ground.root):
@@ -377,7 +377,7 @@ class _Walk:
                 )
 
     def argv(self, words: Sequence[str], folders: Folders, stdin: str | None = None) -> None:
-        """A command that another one runs."""
+        """Judge a command that another one runs."""
         if self._too_deep(words):
             return
         self._nested += 1
@@ -385,7 +385,7 @@ class _Walk:
         self._nested -= 1
 
     def line(self, text: str, folders: Folders, words: Sequence[str]) -> None:
-        """A line that a shell inside the line runs."""
+        """Judge a line that a shell inside the line runs."""
         if self._too_deep(words):
             return
         if words is not self._given:
@@ -401,7 +401,7 @@ class _Walk:
         self._nested -= 1
 
     def source(self, text: str, language: str, folders: Folders, words: Sequence[str]) -> None:
-        """A program in plain text."""
+        """Judge a program given as text."""
         if language == program_text.SHELL:
             self.line(text, folders, words)
         elif not self._too_deep(words):
@@ -410,7 +410,7 @@ class _Walk:
             self._nested -= 1
 
     def script(self, word: str, folders: Folders, words: Sequence[str], language: str = "") -> bool:
-        """A file that is run, in each folder in which it may be. Where it is not there, nothing runs."""
+        """Judge a script in each folder in which it may be. Return whether it was found and read in all of them."""
         every = [(folder, self._scripts.text_of(word, folder)) for folder in folders]
         found = [self._script(text, (folder,), words, language) for folder, text in every if text is not None]
         return bool(found) and all(found) and (None not in folders or word.startswith("/"))
@@ -433,31 +433,57 @@ class _Walk:
         return True
 
     def text_of(self, word: str, folders: Folders) -> tuple[str, str] | None:
-        """The text of a file of the workspace: as it is, or as the line writes it before it runs it."""
+        """Return the path and text of a file of the workspace, as it is or as the line writes it before."""
         return next(filter(None, (self._scripts.text_of(word, folder) for folder in folders)), None)
 
-    def git(self, hooks: Iterable[str], folders: Folders, words: Sequence[str]) -> None:
-        """What the repository of the workspace has a command of git run: its hooks, and programs in its settings."""
+    def git(
+        self,
+        hooks: Sequence[str],
+        folders: Folders,
+        words: Sequence[str],
+        named: Sequence[tuple[str, Folders]] = (),
+    ) -> None:
+        """Judge what repositories make a git command run: their hooks, and programs in their settings."""
         if self._in_repository:
             return
         there = _Walk(self._ground, nested=self._nested + 1)
         there._scripts, there._in_repository = self._scripts.apart(), True
-        found = git_settings.settings(there._text_at, self._ground.root, words)
-        for name in (*hooks, git_settings.OF_EVERY_INDEX):
-            there.script(f"{found.hooks}/{name}", folders, words)
-        for one in found.runs:
-            known = list(there._reasons)
-            there.part_of(self._scripts.name(one.file), one.line, one.command, folders, words)
-            if one.is_yours:
-                there._reasons = {
-                    r: None for r in there._reasons if r in known or r.reach is Reach.IRREVERSIBLE
-                }
-            else:
-                why = f"{one.name} in {self._scripts.name(one.file)} has git run something"
-                there.say(Reach.UNKNOWN, words, "(git)", why)
+        ground, read = self._ground, there._text_at
+        tops = repositories.given(ground, read, named) or repositories.around(ground, read, folders)
+        if None in folders and not named:
+            there.say(Reach.UNKNOWN, words, "(git)", "in which repository it runs is not known")
+        recurses = any("submodule" in word for word in words)
+        for one in tops:
+            recurses |= there._runs_of(one, hooks, words)
+        inner = repositories.submodules(ground, read, tops)
+        for number, one in enumerate(inner):
+            if number == repositories.SUBMODULES_MAX or not self._goes_on_reading(SETTINGS_COST):
+                there.say(Reach.UNKNOWN, words, "(git)", "it may go into more submodules than are read")
+                break
+            there._runs_of(one, (*hooks, "post-checkout") if recurses else (), words)
         for reason in there._reasons:
             if reason.reach in (Reach.IRREVERSIBLE, Reach.UNKNOWN):
                 self._reasons[reason] = None
+
+    def _runs_of(
+        self, repository: repositories.Repository, hooks: Sequence[str], words: Sequence[str]
+    ) -> bool:
+        """Judge what one repository makes git run. Return whether its settings recurse into submodules."""
+        files = (f"{repository.common}/config", f"{repository.own}/config.worktree")
+        found, folders = git_settings.settings(self._text_at, files, repository.top, words), (repository.top,)
+        for name in (*hooks, git_settings.OF_EVERY_INDEX):
+            self.script(f"{found.hooks}/{name}", folders, words)
+        for one in found.runs:
+            known = list(self._reasons)
+            self.part_of(self._scripts.name(one.file), one.line, one.command, folders, words)
+            if one.is_yours:
+                self._reasons = {
+                    r: None for r in self._reasons if r in known or r.reach is Reach.IRREVERSIBLE
+                }
+            else:
+                why = f"{one.name} in {self._scripts.name(one.file)} makes git run something"
+                self.say(Reach.UNKNOWN, words, "(git)", why)
+        return found.recurses
 
     def _text_at(self, path: str) -> str | None:
         found = self._scripts.text_of(path, None)
@@ -473,7 +499,7 @@ class _Walk:
             self._place = msgspec.structs.replace(self._place, line=line)
 
     def elsewhere(self, words: Sequence[str], rule: str, run: Callable[[Sink], None]) -> None:
-        """What is run on another machine, or in a container: there, writing anything cannot be taken back."""
+        """Judge a command on another machine or in a container, where no write can be taken back."""
         there = _Walk(PathContext("/\0nowhere", "/\0home"), nested=self._nested + 1)
         run(there)
         if there.judgement().reach is not Reach.NONE:
@@ -491,7 +517,7 @@ class _Walk:
     def _goes_on_reading(self, words: int) -> bool:
         self._left -= words
         if self._left < 0:
-            self._doubt((), "it is longer than what is read of a line", limit=True)
+            self._doubt((), "it is too long to be read completely", limit=True)
         return self._left >= 0
 
     def _doubt(self, words: Sequence[str], why: str, *, limit: bool) -> None:
@@ -500,7 +526,7 @@ class _Walk:
 
 
 def _as_typed(words: Sequence[str]) -> str:
-    """A command for human eyes; of a very long one, how it begins."""
+    """Return a command as text for people, cut if it is very long."""
     found, left = list[str](), SHOWN_MAX
     for word in words:
         if left < 0:
@@ -553,7 +579,7 @@ def _into(word: str, folders: Folders, ground: PathContext) -> Folders:
 
 
 def _moves(part: Part) -> bool:
-    """Whether anything in it may change the folder."""
+    """Return whether a part may change the current folder."""
     if isinstance(part, Simple):
         return bool(part.words) and (part.words[0] in ("cd", "pushd", "popd") or not is_known(part.words[0]))
     return isinstance(part, Block) and any(map(_moves, part.parts))
@@ -563,14 +589,14 @@ def _moves(part: Part) -> bool:
 
 
 def _stdin(simple: Simple, feeder: Part | None) -> str | None:
-    """The text that a command is given, where it stands in the line: in a here-document, or by `echo … |`."""
+    """Return the standard input of a command if it is in the line itself: a here-document, or `echo … |`."""
     if simple.stdin is not None or not isinstance(feeder, Simple) or not feeder.words:
         return simple.stdin
     return None if feeder.redirects else printed(feeder)
 
 
 def _file_read(simple: Simple, feeder: Part | None) -> str:
-    """The file that a command reads as its input, where it is one."""
+    """Return the file that a command reads as its standard input; empty if there is none."""
     if (
         isinstance(feeder, Simple)
         and len(feeder.words) == 2

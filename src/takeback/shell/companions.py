@@ -1,4 +1,4 @@
-"""Files that a command writes beside those that it names: a backup, a compressed copy, what could not be patched."""
+"""Files that a command writes beside those it names: a backup, a compressed copy, rejects of a patch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TEMPLATE = re.compile(r"X{3,}[^/X]*$")
 
 
 def companions(rule: Rule, given: Given, word: str) -> Iterator[str]:
-    """What a command may write beside this path, by its rule and its options; a wildcard is the rest of a name."""
+    """Yield what a command may write beside this path, by its rule and options; a wildcard is the rest of a name."""
     path = word.rstrip("/")
     if not path or path == "-":
         return
@@ -36,7 +36,7 @@ def companions(rule: Rule, given: Given, word: str) -> Iterator[str]:
 
 
 def in_place_backups(path: str, suffix: str) -> Iterator[str]:
-    """Where `sed -i` and its kin leave what a file was: `*` in the suffix stands for its name."""
+    """Yield the backups that `sed -i` and similar leave: `*` in the suffix stands for the file's name."""
     # Without quotes it comes as a wildcard; it is one that a shell seldom finds a file for.
     suffix = suffix.replace(WILD, "*")
     if "*" not in suffix:
@@ -50,7 +50,7 @@ def in_place_backups(path: str, suffix: str) -> Iterator[str]:
 
 
 def made_of(role: str, word: str) -> str:
-    """The names that a command makes of an operand, where that is only their beginning, or their folder."""
+    """Return the names that a command derives from an operand that is only their prefix or folder."""
     match role:
         case "prefix":
             return word + WILD

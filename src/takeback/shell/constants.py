@@ -20,7 +20,7 @@ WAYS_MAX = 64
 """The most ways in which the variables of one command are put in."""
 
 ALL = "*"
-"""Stands for every variable, where one may change that nobody names."""
+"""Stands for every variable, when an unknown one may change."""
 
 LAST_JOB = "%+"
 """What `$!` is taken for: the process that this shell started last."""
@@ -43,7 +43,7 @@ Way = Mapping[str, str]
 
 
 class Constants:
-    """What the variables may hold at one place of a line. Empty: nothing is known of any."""
+    """The values that variables may have at one place of a line. Empty: nothing is known about any."""
 
     def __init__(self, known: Mapping[str, tuple[str, ...]] | None = None) -> None:
         self._known: dict[str, tuple[str, ...]] = dict(known or {})
@@ -54,13 +54,13 @@ class Constants:
         return dict(self._known)
 
     def back_to(self, then: Mapping[str, tuple[str, ...]]) -> None:
-        """What was changed since then was changed in another shell; but what may never be known stays so."""
+        """Go back to an earlier state after a subshell; variables that can never be known stay unknown."""
         self._known = {name: held for name, held in then.items() if name not in self._never}
         if ALL in self._never:
             self._known = {}
 
     def join(self, others: Iterable[Mapping[str, tuple[str, ...]]]) -> None:
-        """It came here on one of several ways: a variable holds what it holds on any of them."""
+        """Join several branches: a variable may have the value of any of them."""
         for other in others:
             both = self._known.keys() | other.keys()
             met = {n: (*self._known.get(n, (HOLE,)), *other.get(n, (HOLE,))) for n in both}
@@ -81,12 +81,12 @@ class Constants:
         self._known = {n: held for n, held in self._known.items() if ALL not in names and n not in names}
 
     def after(self, simple: Simple, words: Sequence[str]) -> None:
-        """What a command may have changed, beside plain assignments."""
+        """Forget what a command may have changed, apart from plain assignments."""
         self.forget(simple.assigned if words else ())
         self.forget(_changed_by_words(words))
 
     def changed_in(self, part: Part) -> frozenset[str]:
-        """Every variable that may be changed somewhere in a part of the line."""
+        """Return every variable that may be changed somewhere in a part of the line."""
         if id(part) not in self._changed:
             self._changed[id(part)] = frozenset(self._changes(part))
         return self._changed[id(part)]
@@ -110,7 +110,7 @@ class Constants:
     # Putting them in
 
     def ways(self, texts: Iterable[str]) -> list[Way]:
-        """Every way in which the variables in these texts may be set. What is not known is a hole."""
+        """Return every combination of values of the variables in these texts. An unknown value is a hole."""
         names = list(dict.fromkeys(match[2] for text in texts for match in _REFERENCE.finditer(text)))
         held = [self._known.get(name, (LAST_JOB,) if name == "!" else (HOLE,)) for name in names]
         count = 1
@@ -122,7 +122,7 @@ class Constants:
 
 
 def several(word: str, way: Way) -> list[str]:
-    """The words of a command that one becomes: a variable without quotes is split, where that is plain."""
+    """Return the words that one word becomes: an unquoted variable is split, if that is unambiguous."""
     reference = _REFERENCE.fullmatch(word)
     value = way.get(reference[2], HOLE) if reference else ""
     if reference and reference[1] == BARE and re.fullmatch(r"[\w ./:@=+,-]*[ ][\w ./:@=+,-]*", value):
@@ -131,7 +131,7 @@ def several(word: str, way: Way) -> list[str]:
 
 
 def resolved(text: str, way: Way, *, splits: bool = True) -> str:
-    """A text with its variables put in. What a shell would split, or match with files, is a hole."""
+    """Return a text with its variables replaced. What a shell would split, or match with files, is a hole."""
 
     def one(match: re.Match[str]) -> str:
         value = way.get(match[2], HOLE)
@@ -143,7 +143,7 @@ def resolved(text: str, way: Way, *, splits: bool = True) -> str:
 
 
 def _changed_by_words(words: Sequence[str]) -> Iterator[str]:
-    """Variables that a command of the shell's own may change."""
+    """Yield the variables that a shell builtin may change."""
     if not words:
         return
     name, first = words[0], words[1] if len(words) > 1 else ""

@@ -3,7 +3,7 @@
 All three run the substitutions that they find, also those that were quoted when the text was written:
 `x='a[$(git push)]'; ((x))` pushes. So it is not enough to see what stands where something is evaluated. Here the
 values that the line gives its variables are followed to those places. What comes from the environment is taken to be
-harmless: whoever has that in hand needs no disguise.
+harmless: an attacker who controls it needs no disguise.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class Value(msgspec.Struct, frozen=True):
-    """A text that a variable is given, or that is evaluated."""
+    """A text that is assigned to a variable, or evaluated."""
 
     names: frozenset[str] = frozenset()
     """The variables whose values it contains, or which it names."""
     open: bool = False
-    """Whether it carries something that runs when it is evaluated, or comes from where nobody can see it."""
+    """True if it contains something that runs when it is evaluated, or comes from an unknown source."""
 
 
 class Evaluated(msgspec.Struct, frozen=True):
-    """What a text of shell gives its variables, and what it evaluates."""
+    """What a text of shell assigns to variables, and what it evaluates."""
 
     given: tuple[tuple[str, Value], ...] = ()
     evaluated: tuple[Value, ...] = ()
@@ -64,7 +64,7 @@ class Evaluated(msgspec.Struct, frozen=True):
 
 
 class Evaluation:
-    """Everything of that kind in a line, and in the lines inside it."""
+    """All assignments and evaluated texts of a line and of the lines inside it."""
 
     def __init__(self) -> None:
         self._given: dict[str, list[Value]] = {}
@@ -91,7 +91,7 @@ class Evaluation:
                 self._given.setdefault(ARGUMENTS, []).append(of_text(word))
 
     def runs_something(self) -> bool:
-        """Whether evaluating may run anything that does not stand in the line as a command."""
+        """Return whether evaluating may run anything that is not a command in the line."""
         for name, value in self._calls:
             if name in self._functions or not is_known(name):
                 self._given.setdefault(ARGUMENTS, []).append(value)
@@ -111,12 +111,12 @@ class Evaluation:
 
 
 def of_text(text: str) -> Value:
-    """The value of a word, of which only the shell that runs may know a part."""
+    """Return the value of a word, parts of which may be known only to the running shell."""
     return Value(frozenset(_NAME.findall(text)), HOLE in text or "$" in text or "`" in text)
 
 
 def evaluated(root: Node) -> Evaluated | None:
-    """What the tree of a line evaluates; None where it neither evaluates nor sets anything."""
+    """Return what the tree of a line evaluates; None if it neither evaluates nor sets anything."""
     reading = _Reading()
     pending = [root]
     while pending:
@@ -194,7 +194,7 @@ class _Reading:
                 self._evaluated.append(self._value([node]))
 
     def _set_by(self, nodes: Iterable[Node]) -> None:
-        """Words that name variables, which are given what nobody can see from here."""
+        """Note words that name variables whose new values are unknown here."""
         for node in nodes:
             name = _word(node).partition("=")[0].partition("[")[0]
             if _NAME.fullmatch(name):
@@ -360,7 +360,7 @@ class _Reading:
         return Value(frozenset(names), is_open or bool(names & _ELSEWHERE))
 
     def _is_number(self, node: Node) -> bool:
-        """Whether a substitution is known to give a number."""
+        """Return whether a substitution is known to produce a number."""
         if self.functions or len(node.named_children) != 1:
             return False
         last = node.named_children[0]
@@ -385,7 +385,7 @@ class _Reading:
 
 
 def _gaps(node: Node) -> Iterator[str]:
-    """What stands in a node beside its children; a sign that opens a known child is part of that."""
+    """Yield the text of a node between its children; a sign that opens a known child belongs to the child."""
     source, at = node.text or b"", 0
     for child in node.children:
         yield from_letters(source[at : child.start_byte - node.start_byte])

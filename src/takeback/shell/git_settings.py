@@ -1,4 +1,4 @@
-"""What the settings of a repository have git run. They lie in the workspace, where an agent can write them."""
+"""What the settings of a repository make git run. They are in the workspace, where an agent can write them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ Read = Callable[[str], str | None]
 """The text of a file of the workspace."""
 
 
-class Runs(msgspec.Struct, frozen=True):
-    """A setting that has git run something."""
+class RunSetting(msgspec.Struct, frozen=True):
+    """A setting that makes git run something."""
 
     file: str
     line: int
@@ -48,26 +48,29 @@ class Runs(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    runs: tuple[Runs, ...]
+    runs: tuple[RunSetting, ...]
     hooks: str
     """The folder with the hooks."""
+    recurses: bool
+    """Whether commands that change the tree go into submodules, too."""
 
 
-def settings(read: Read, root: str, words: Sequence[str]) -> Settings:
-    """What the settings of the repository at `root` have a command of git run."""
-    every = list(_every(read, f"{root}/.git/config", INCLUDED_MAX))
-    hooks = [value for _, _, name, value in every if name == "core.hookspath"]
+def settings(read: Read, files: Sequence[str], top: str, words: Sequence[str]) -> Settings:
+    """Return what the settings of the repository at `top`, in these files, make a git command run."""
+    found_in = [one for path in files for one in every(read, path)]
+    hooks = [value for _, _, name, value in found_in if name == "core.hookspath"]
     found = [
-        Runs(path, line, name, command, _fits(name, _YOURS))
-        for path, line, name, value in every
+        RunSetting(path, line, name, command, _fits(name, _YOURS))
+        for path, line, name, value in found_in
         if (command := _command(name, value, words))
     ]
-    folder = posixpath.normpath(posixpath.join(root, hooks[-1])) if hooks else f"{root}/.git/hooks"
-    return Settings(tuple(found), folder)
+    folder = posixpath.normpath(posixpath.join(top, hooks[-1])) if hooks else ""
+    recurses = any(name == "submodule.recurse" and value.lower() != "false" for _, _, name, value in found_in)
+    return Settings(tuple(found), folder or f"{posixpath.dirname(files[0])}/hooks", recurses)
 
 
 def _command(name: str, value: str, words: Sequence[str]) -> str:
-    """What a setting has git run, as a line of shell; empty where it runs nothing."""
+    """Return what a setting makes git run, as a line of shell; empty if it runs nothing."""
     if name.startswith("alias."):
         line = value[1:] if value.startswith("!") else f"git {value}"
         return line if name.removeprefix("alias.") in map(str.lower, words[1:]) else ""
@@ -82,8 +85,8 @@ def _fits(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _every(read: Read, path: str, left: int) -> Iterator[tuple[str, int, str, str]]:
-    """Every setting in a file and in those of the workspace that it includes."""
+def every(read: Read, path: str, left: int = INCLUDED_MAX) -> Iterator[tuple[str, int, str, str]]:
+    """Yield every setting in a file and in those that it includes: the file, the line, the name and the value."""
     text, section = read(path) or "", ""
     for number, line in enumerate(text.split("\n"), 1):
         head = _SECTION.match(line)
@@ -94,7 +97,7 @@ def _every(read: Read, path: str, left: int) -> Iterator[tuple[str, int, str, st
             yield path, number, name, value
             if name.startswith("include") and name.endswith(".path") and left:
                 there = posixpath.normpath(posixpath.join(posixpath.dirname(path), value))
-                yield from _every(read, there, left - 1)
+                yield from every(read, there, left - 1)
 
 
 def _plain(value: str) -> str:

@@ -1,4 +1,4 @@
-"""What is known of a command before it runs."""
+"""The judgement of a command before it runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Reach(StrEnum):
-    """How far a command reaches. The order is that of care: the worst of a line counts."""
+    """How far a command reaches, from least to most care: the worst of a line counts."""
 
     NONE = "none"
     """It reads only."""
@@ -18,7 +18,7 @@ class Reach(StrEnum):
     OUTSIDE = "outside"
     """It writes to paths outside the workspace, which it names."""
     UNKNOWN = "unknown"
-    """Nobody can tell from the words. Never to be taken for safe."""
+    """Not known from the words. Never to be taken for safe."""
     IRREVERSIBLE = "irreversible"
     """It does what no undo reaches: sends, publishes, deletes elsewhere, ends processes."""
 
@@ -31,7 +31,7 @@ def worst(reaches: Iterable[Reach]) -> Reach:
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """One simple command of the line, and why it was judged as it was."""
+    """One simple command of the line, and the reason for its judgement."""
 
     reach: Reach
     command: str
@@ -44,7 +44,7 @@ class Reason(msgspec.Struct, frozen=True):
     where: str = ""
     """The file that says it, with the line: `deploy.sh:12`. Empty where the command itself does."""
     limit: bool = False
-    """Whether it was not read to its end, because it is more than is read: nobody has seen what the rest does."""
+    """True if it was not read to its end because it is too long or deep: what the rest does is unknown."""
     local: bool = False
     """Whether it cannot be taken back, but stays with this session: its processes, servers here, its containers."""
 
@@ -55,7 +55,7 @@ class Touched(msgspec.Struct, frozen=True):
     path: str
     """Absolute, or what is known of it."""
     reach: Reach
-    """Restorable inside the workspace, outside, irreversible for a device; unknown where nobody can tell."""
+    """Restorable inside the workspace, outside, irreversible for a device; otherwise unknown."""
     exact: bool = True
     """False where it is a folder, somewhere below which the command writes."""
     deletes: bool = False
@@ -68,7 +68,7 @@ class Touched(msgspec.Struct, frozen=True):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What a line would do. It has a reason for each simple command that is more than reading."""
+    """What a line would do, with a reason for each simple command that does more than read."""
 
     reach: Reach
     reasons: tuple[Reason, ...] = ()

@@ -1,4 +1,4 @@
-"""Links that a line makes and then goes through: they are not there yet, so looking does not find them."""
+"""Links that a line makes and then uses: they do not exist yet, so looking does not find them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from takeback.shell.paths import PathContext, below, place
 from takeback.shell.words import WILD, is_known
 
 PLACES_MAX = 100
-"""Where one path may lead through the links of a line; then nobody goes after it any further."""
+"""The most places that one path is followed to through the links of a line."""
 
 
 HOPS_MAX = 40
@@ -22,7 +22,7 @@ HOPS_MAX = 40
 def links_made(
     ground: PathContext, words: Sequence[str], folder: str | None, known: Mapping[str, str]
 ) -> dict[str, str]:
-    """The links that a command makes from this folder, each with where it leads. `known` are those made before.
+    """Return the links that a command makes from this folder, with their targets. `known` are those made before.
 
     What `mv` moves counts as well: a link goes on leading to the same place under its new name.
     """
@@ -51,7 +51,7 @@ def links_made(
 
 
 def physical(path: str, links: Mapping[str, str]) -> str:
-    """Where an absolute path leads as the kernel reads it: behind a link, `..` is above where the link leads."""
+    """Return an absolute path as the kernel resolves it: behind a link, `..` is the parent of the link's target."""
     at, hops = "", 0
     for part in path.split("/"):
         if part == "..":
@@ -66,9 +66,9 @@ def physical(path: str, links: Mapping[str, str]) -> str:
 def through(
     ground: PathContext, touched: Touched, links: Mapping[str, str], *, into: bool = False
 ) -> Iterator[Touched]:
-    """Where a path really is if it goes through these links.
+    """Yield where a path really is if it goes through these links.
 
-    Who deletes a link itself deletes no more; with a slash at its end (`into`) it is the folder behind that is meant.
+    Deleting a link deletes only the link; with a slash at the end (`into`) the folder behind it is meant.
     """
     pending, seen = [touched], {touched.path}
     while pending and len(seen) <= PLACES_MAX:
@@ -84,7 +84,7 @@ def through(
 
 
 def _led(ground: PathContext, touched: Touched, link: str, target: str, *, into: bool) -> Touched | None:
-    """Where one link leads a path that goes through it."""
+    """Return where one link leads a path that goes through it."""
     inside = touched.path.startswith(f"{link}/")
     itself = touched.path == link and (into or touched.names is not None or not touched.deletes)
     if not inside and not itself:
@@ -95,13 +95,13 @@ def _led(ground: PathContext, touched: Touched, link: str, target: str, *, into:
 
 
 def _links(program: str, words: Sequence[str]) -> bool:
-    """Whether a command makes links: of either kind, for what is written through a hard link is written there too."""
+    """Return whether a command makes links, symbolic or hard: writing through either writes the target."""
     copies = program == "cp" and any(_makes_links(word) or _copies_links(word) for word in words)
     return program in ("ln", "link", "mv") or copies
 
 
 def _targets_first(words: Sequence[str]) -> list[str]:
-    """The operands of a command, the place that it makes something in at the end, also where an option names it."""
+    """Return the operands of a command, with its destination last, even if an option names the destination."""
     operands, into = list[str](), list[str]()
     rest = iter(words)
     for word in rest:
@@ -115,18 +115,18 @@ def _targets_first(words: Sequence[str]) -> list[str]:
 
 
 def _is_plain_copy(words: Sequence[str], source: Touched, known: Mapping[str, str]) -> bool:
-    """Whether `cp` copies what is no link, as far as anybody knows."""
+    """Return whether `cp` copies something that is not known to be a link."""
     is_copy = posixpath.basename(words[0]) == "cp" and not any(map(_makes_links, words[1:]))
     return is_copy and source.path not in known and not source.really
 
 
 def _copies_links(word: str) -> bool:
-    """Whether an option tells `cp` to copy links as links."""
+    """Return whether an option tells `cp` to copy links as links."""
     short = word.startswith("-") and not word.startswith("--") and set("adPR") & set(word)
     return bool(short) or word in ("--archive", "--no-dereference", "--recursive")
 
 
 def _makes_links(word: str) -> bool:
-    """Whether an option tells `cp` to make links."""
+    """Return whether an option tells `cp` to make links."""
     short = word.startswith("-") and not word.startswith("--") and set("ls") & set(word)
     return bool(short) or word in ("--link", "--symbolic-link")

@@ -1,6 +1,6 @@
 """Effects that stay with this session: its own processes, servers on this machine, containers of this folder.
 
-They cannot be taken back either, but nobody else loses anything by them: so they are unknown and not irreversible,
+They cannot be taken back either, but no one else loses anything by them: so they are unknown, not irreversible,
 unless the rules say otherwise. Where it is not certain that something is of this kind, it is not.
 """
 
@@ -21,7 +21,7 @@ _JOB = re.compile(r"%[\w+%?-]*")
 
 
 def signals_own(words: Sequence[str], running: Sequence[RunningProcess]) -> bool:
-    """Whether `kill` with these words reaches only jobs of its own shell, and the session's own processes."""
+    """Return whether `kill` with these words reaches only jobs of its own shell, and the session's own processes."""
     rest = list(words)
     if rest and rest[0] in ("-s", "-n", "--signal"):
         rest = rest[2:]
@@ -34,8 +34,15 @@ def signals_own(words: Sequence[str], running: Sequence[RunningProcess]) -> bool
     return bool(rest) and all(_JOB.fullmatch(word) or word.removeprefix("-") in own for word in rest)
 
 
+def unnamed(words: Sequence[str]) -> str:
+    """Return what to say of a `kill` that finds out only when it runs which processes it signals; else nothing."""
+    if all(map(is_known, words)):
+        return ""
+    return ", and which of them is known only when it runs; a number in its place is judged by itself"
+
+
 def matches_own(program: str, given: Given, running: Sequence[RunningProcess]) -> bool:
-    """Whether all that `pkill` or `killall` would find are the session's own processes."""
+    """Return whether all that `pkill` or `killall` would find are the session's own processes."""
     understood = all(meaning for _, meaning, _ in given.options)
     if not running or not understood or not given.operands or not all(map(is_known, given.operands)):
         return False
@@ -62,12 +69,12 @@ _LOOPBACK = re.compile(
 
 
 def is_loopback(address: str) -> bool:
-    """Whether a request to this address stays on this machine."""
+    """Return whether a request to this address stays on this machine."""
     return is_known(address) and _LOOPBACK.fullmatch(address) is not None
 
 
 def asks_loopback(given: Given) -> bool:
-    """Whether every address that a command names is one of this machine, and nothing leads it elsewhere."""
+    """Return whether every address that a command names is one of this machine, and nothing leads it elsewhere."""
     addresses = [*given.operands, *given.values("url")]
     return bool(addresses) and all(map(is_loopback, addresses))
 
@@ -78,14 +85,14 @@ COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose
 
 
 def is_of_project(folder: str, containers: Sequence[str]) -> bool:
-    """Whether containers are of the compose project in this folder, by the names that it gives them."""
+    """Return whether, by their names, containers belong to the compose project in this folder."""
     project = re.sub(r"[^a-z0-9_-]", "", posixpath.basename(folder).lower()).lstrip("_-")
     named = re.compile(rf"{re.escape(project)}[-_][\w-]+[-_]\d+")
     return bool(project and containers) and all(named.fullmatch(name) for name in containers)
 
 
 def stays_here(kind: str, words: Sequence[str], given: Given, folders: Folders, sink: Sink) -> bool:
-    """Whether what a rule calls irreversible stays with this session, by the kind of test that the rule names."""
+    """Return whether an effect that a rule calls irreversible stays with this session, by the test the rule names."""
     if given.has("beyond"):
         return False
     match kind:
@@ -102,3 +109,8 @@ def stays_here(kind: str, words: Sequence[str], given: Given, folders: Folders, 
             return bool(found) and is_of_project(found, given.operands)
         case _:
             return False
+
+
+def more_of(kind: str, words: Sequence[str]) -> str:
+    """Return what else to report about a command that does not stay with this session."""
+    return unnamed(words) if kind == "signal" else ""

@@ -46,7 +46,7 @@ class Spelling:
                 self.single |= len(name) > 2 and name[1] != "-"
 
     def long(self, name: str) -> tuple[str, ...] | None:
-        """What a long option means. It may be cut short; of several that fit, the more serious counts."""
+        """Return what a long option means. It may be cut short; of several that fit, the more serious counts."""
         if name in self.meaning:
             return self.meaning[name]
         fitting = (
@@ -106,7 +106,7 @@ def sort_words(
 
 
 def _option(word: str, spelling: Spelling, given: Given, pending: deque[str]) -> bool | None:
-    """Read one option, with its value. None for one that nobody declared."""
+    """Read one option with its value. Return None for an undeclared one."""
     name, equals, value = word.partition("=")
     if word.startswith("--") or (spelling.single and (name in spelling.meaning or len(name) > 2)):
         meaning = spelling.long(name)
@@ -122,7 +122,7 @@ def _option(word: str, spelling: Spelling, given: Given, pending: deque[str]) ->
 
 
 def _short(word: str, spelling: Spelling, given: Given, pending: deque[str]) -> bool | None:
-    """Letters that stand together: the first that takes a value takes the rest."""
+    """Read grouped letters: the first that takes a value takes the rest."""
     known: bool | None = True
     for at, letter in enumerate(word[1:], 2):
         meaning = spelling.meaning.get(f"-{letter}")
@@ -154,7 +154,7 @@ def _taken(meaning: Sequence[str], given: Given, pending: deque[str]) -> str:
 
 
 def with_roles(operands: Sequence[str], roles: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each operand with what it means. The role with dots takes what the others leave."""
+    """Yield each operand with what it means. The role with dots takes what the others leave."""
     many = next((n for n, role in enumerate(roles) if role.endswith("...")), None)
     if many is None:
         yield from zip(operands, roles, strict=False)

@@ -62,7 +62,7 @@ class Redirect(msgspec.Struct, frozen=True):
 
 
 class Simple(msgspec.Struct, frozen=True):
-    """One command: its words, what it is given beside them, and what stands inside its words."""
+    """One command: its words, its other input, and the substitutions inside its words."""
 
     words: tuple[str, ...]
     assigned: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ def _parser() -> Parser:
 
 
 def read(text: str) -> Block:
-    """The line, as far as it can be understood."""
+    """Parse a line, as far as it can be understood."""
     doubts: list[Part] = []
     if len(text) > BYTES_MAX:
         return Block(SEQUENCE, (Doubt(f"it is longer than {BYTES_MAX:,} characters", limit=True),))
@@ -143,7 +143,7 @@ def read(text: str) -> Block:
 
 
 def _read_again(root: Node, source: bytes) -> tuple[Part, ...]:
-    """What the parser finds in a line that it did not understand, if what it does not know is spelled otherwise.
+    """Parse a line that was not understood once more, with unsupported syntax replaced by an equivalent.
 
     `((` that is not arithmetic opens two subshells, as in `((git push) )`; and after `<<END` a line may go on.
     """
@@ -162,7 +162,7 @@ _SUBSTITUTION = re.compile(rb"(?<!\\)(?:\\\\)*(?:`|\$[({\[]|[<>]\()")
 
 
 def _inside_texts(root: Node) -> Iterator[Part]:
-    """Substitutions that the parser took for plain text, as in `${x%$(git push)}` and `[[ x =~ (`git push`) ]]`."""
+    """Yield substitutions that the parser took for text, as in `${x%$(git push)}` and `[[ x =~ (`git push`) ]]`."""
     pending = [root]
     while pending:
         here = pending.pop()
@@ -174,13 +174,13 @@ def _inside_texts(root: Node) -> Iterator[Part]:
 
 
 def _as_quoted(text: bytes) -> tuple[Part, ...]:
-    """What is run in a text that is expanded as one in double quotes is."""
+    """Return what is run in a text that is expanded like one in double quotes."""
     quoted = b': "' + text.replace(b'"', b"'") + b'"'
     return _children(_parser().parse(quoted).root_node, 0)
 
 
 def _oversights(root: Node, source: bytes) -> Iterator[str]:
-    """Text that belongs to no token, comments that are none, and here-documents that end elsewhere."""
+    """Yield text outside all tokens, false comments, and here-documents that end elsewhere."""
     at = 0
     for leaf in _leaves(root):
         if re.search(rb"[^ \t\r\n\\]|\\(?!\r?\n)", source[at : leaf.start_byte]):
@@ -211,7 +211,7 @@ def _leaves(node: Node) -> Iterator[Node]:
 
 
 def _children(node: Node, depth: int) -> tuple[Part, ...]:
-    """The parts below a node, each where a shell would run it."""
+    """Return the parts below a node, each where a shell would run it."""
     return _in_a_row(node.children, depth)
 
 
@@ -279,7 +279,7 @@ def _converted(node: Node, depth: int) -> Iterator[Part]:
 
 
 def _value(node: Node) -> str | None:
-    """The text that a variable is set to; None where it is an array, a part of one, or what it held and more."""
+    """Return the text that a variable is set to; None for an array, a part of one, or an append (`+=`)."""
     value = node.child_by_field_name("value")
     kinds = {child.type for child in node.children}
     if "subscript" in kinds or "=" not in kinds or (value is not None and value.type == "array"):
@@ -294,7 +294,7 @@ def _redeclared(node: Node) -> Iterator[Part]:
 
 
 def _loop(node: Node, depth: int) -> Block:
-    """A loop, perhaps over words. Without `in`, `for` goes over the arguments of the shell."""
+    """Return a loop, perhaps over words. Without `in`, `for` goes over the arguments of the shell."""
     if node.type != "for_statement":
         return Block(REPEATED, _children(node, depth))
     variable = node.child_by_field_name("variable")
@@ -304,7 +304,7 @@ def _loop(node: Node, depth: int) -> Block:
 
 
 def _branches(node: Node, depth: int) -> Iterator[Part]:
-    """Each condition, and each part that runs only under one."""
+    """Yield each condition, and each part that runs only under one."""
     arm: list[Node] = []
     for child in node.children:
         if child.type in ("then", "elif_clause", "else_clause", "case_item"):
@@ -394,7 +394,7 @@ def _redirected(node: Node, depth: int) -> Iterator[Part]:
 
 
 def _after_heredoc(first: Part, redirects: list[Node], depth: int) -> Iterator[Part]:
-    """What stands on the line after `<<END` belongs to the line; the parser puts it below the here-document."""
+    """Yield what follows `<<END` on its line; the parser wrongly puts it below the here-document."""
     piped: list[Part] = [first]
     others: list[Part] = []
     for redirect in redirects:
@@ -413,7 +413,7 @@ def _after_heredoc(first: Part, redirects: list[Node], depth: int) -> Iterator[P
 
 
 def _more_after(child: Node, depth: int) -> Iterator[Part]:
-    """A further command; or further words of the command before, which are then not where they belong."""
+    """Yield a further command; or further words of the command before, which are then not where they belong."""
     if child.type in (
         "word",
         "string",
@@ -448,7 +448,7 @@ def _redirects(
 
 
 def _each(nodes: list[Node]) -> Iterator[Node]:
-    """Redirections, and those that the parser puts below a here-document."""
+    """Yield redirections, including those that the parser puts below a here-document."""
     for node in nodes:
         yield node
         if node.type == "heredoc_redirect":
@@ -465,7 +465,7 @@ def _file(node: Node, words: list[str]) -> Iterator[Redirect]:
 
 
 def _heredoc(node: Node, inside: list[Part], depth: int) -> str | None:
-    """The text of a here-document, and what is run inside it."""
+    """Return the text of a here-document, and what is run inside it."""
     parts = {child.type: child for child in node.children}
     body, start = parts.get("heredoc_body"), parts.get("heredoc_start")
     named = re.fullmatch(r"(['\"]?)(\\?)([\w.-]+)\1", _text(start) if start else "")

@@ -1,4 +1,4 @@
-"""Where a path leads, by its words: into the workspace, out of it, or nobody knows where."""
+"""Where a path leads, by its words: into the workspace, out of it, or to an unknown place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHARED_MEMORY = "/dev/shm/"
 
 
 class PathContext(msgspec.Struct, frozen=True):
-    """What paths are read against. All are absolute."""
+    """The context in which paths are read. All its paths are absolute."""
 
     root: str
     home: str
@@ -32,14 +32,14 @@ class PathContext(msgspec.Struct, frozen=True):
 
 
 def place(ground: PathContext, word: str, folder: str | None, *, deletes: bool = False) -> Touched | None:
-    """The path that a word means in this folder; None where writing there does nothing."""
+    """Return the path that a word means in this folder; None if writing there does nothing."""
     exact, names = True, None
     if word.startswith(HERE) and folder is not None:
         word = folder + word[1:]
     if word.startswith((HOME, "~/")) or word == "~":
         word = ground.home + word[1:]
     elif word.startswith("~"):
-        word = f"/{word}"  # somebody else's home: wherever it is, it is not here
+        word = f"/{word}"  # another user's home: wherever it is, it is outside
     cut = re.search(f"[{HOLE}{WILD}{HOME}{HERE}]", word)
     if cut:
         known, rest = word[: cut.start()], word[cut.start() :]
@@ -69,7 +69,7 @@ def _reach(ground: PathContext, places: tuple[str, ...]) -> Reach:
 
 
 def normal(path: str) -> str:
-    """An absolute path with `.` and `..` resolved by its words."""
+    """Return an absolute path with `.` and `..` resolved by its words."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -85,5 +85,5 @@ def below(path: str, root: str) -> bool:
 
 
 def shown(word: str) -> str:
-    """A word for human eyes."""
+    """Return a word as text for people."""
     return word.translate({0: "…", 1: "*", 2: "$HOME", 3: "$PWD"})

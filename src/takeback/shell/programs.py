@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from takeback.shell.companions import BESIDE, companions, made_of
 from takeback.shell.judgement import Reach, worst
 from takeback.shell.languages import program_text, readers
-from takeback.shell.local import stays_here
+from takeback.shell.local import more_of, stays_here
 from takeback.shell.options import REST, Given, sort_words, with_roles
 from takeback.shell.paths import shown
 from takeback.shell.rules import Rule, RuleNode, changes_behaviour, program, reach_of
@@ -25,7 +25,7 @@ SERIOUS = {"irreversible", "unknown", "line", "argv", "method", "write", "delete
 
 
 def judge(sink: Sink, words: Sequence[str], folders: Folders, stdin: str | None) -> None:
-    """Say what a command does."""
+    """Report what a command does."""
     if not words:
         return
     known, strange = _program(words[0])
@@ -42,14 +42,14 @@ NOT_IN_A_REPOSITORY = {"git config", "git init", "git clone", "git help", "git v
 
 
 def runs_input(word: str) -> bool:
-    """Whether a program of this name runs what it reads."""
+    """Return whether a program of this name runs what it reads."""
     known = _program(word)[0] if is_known(word) else None
     rule = known.rule if known is not None else None
     return rule is not None and (rule.stdin == "shell" or bool(rule.language))
 
 
 def _program(word: str) -> tuple[RuleNode | None, str]:
-    """What is known of a program by its name, and why that may be wrong."""
+    """Return what is known about a program by its name, and why that may be wrong."""
     if not is_known(word):
         return None, "only the running shell knows which program this is"
     folder, slash, name = word.rpartition("/")
@@ -57,12 +57,12 @@ def _program(word: str) -> tuple[RuleNode | None, str]:
     if known is None and unversioned != name:
         known = program(unversioned)
         if known and known.rule and known.rule.effect == "none" and not known.rule.language:
-            # python3.12 is python and gcc-13 is gcc; but ls0 is whatever somebody called so.
-            return known, f"there is no rule for {name}, which need not be {unversioned}"
+            # python3.12 is python and gcc-13 is gcc; but ls0 may be anything.
+            return known, f"there is no rule for {name}, which may differ from {unversioned}"
     if known is None:
         return None, f"there is no rule for {name or word}"
     if slash and not SYSTEM.fullmatch(folder):
-        return known, f"{word} need not be the {name} that is known"
+        return known, f"{word} may not be the usual {name}"
     return known, ""
 
 
@@ -114,11 +114,13 @@ class _Command:
         if rule.alone and not (given.rest if set(roles) & REST else rest):
             instead = Reach(rule.alone)
         if known.name.partition(" ")[0] == "git" and known.name not in NOT_IN_A_REPOSITORY:
-            self._sink.git(rule.hooks.split() if instead is None else (), self._folders, self._words)
+            hooks = rule.hooks.split() if instead is None else ()
+            self._sink.git(hooks, self._folders, self._words, self._repositories)
         if instead is not None:
             self._say(instead, known, "what it would run is not known")
             return
-        self._say(reach_of(rule.effect), known, rule.why or _no_rule(known), rule.back)
+        more = "" if self._local else more_of(rule.local, self._words)
+        self._say(reach_of(rule.effect), known, (rule.why or _no_rule(known)) + more, rule.back)
         if rule.verbs:
             self._verbs(known, rule, given)
         self._program_of(rule, given)
@@ -171,7 +173,7 @@ class _Command:
         )
 
     def _repository(self, known: RuleNode) -> None:
-        """What git writes to its repository: around the folder, or where an option says."""
+        """Report git's writes to its repository: around the folder, or where an option says."""
         if not self._repositories:
             self._sink.repository(self._folders, self._words, known.name)
         for word, folders in self._repositories:
@@ -188,7 +190,7 @@ class _Command:
                     self._say(reach, known, f"{why}: {rule.why}" if rule.why else why)
 
     def _acting_option(self, known: RuleNode, rule: Rule, meaning: str, value: str) -> None:
-        """Options that name a path, a folder, or something to be run."""
+        """Judge an option that names a path, a folder, or something to run."""
         match meaning:
             case "write" if value.startswith("|"):
                 self._sink.line(value[1:], self._folders, self._words)
@@ -223,7 +225,7 @@ class _Command:
                 self._sink.line(value.removeprefix("exec="), self._folders, self._words)
 
     def _unclear(self, known: RuleNode, rule: Rule, given: Given, options: dict[str, str]) -> None:
-        # A wildcard gives options only where files are called like them, so only those count that run something.
+        # A wildcard becomes options only if files have such names, so only options that run something count.
         known_start = all(word.startswith(WILD) for word in given.unclear)
         feared = SERIOUS - {"write", "delete"} if known_start else SERIOUS
         serious = any(feared & set(meaning.split()) for meaning in options.values())
@@ -233,7 +235,7 @@ class _Command:
     def _verbs(self, known: RuleNode, rule: Rule, given: Given) -> None:
         for word in given.operands:
             found = [Reach(effect) for verb, effect in rule.verbs.items() if fnmatchcase(word, verb)]
-            self._say(worst(found), known, f"{shown(word)}: {rule.why or 'changes what is not here'}")
+            self._say(worst(found), known, f"{shown(word)}: {rule.why or 'changes something elsewhere'}")
 
     # Operands
 
@@ -285,7 +287,7 @@ class _Command:
             set_first = list(itertools.takewhile(bool, matches))
             for name in dict.fromkeys(match[1] for match in set_first if match):
                 if changes_behaviour(name):
-                    self._say(Reach.UNKNOWN, known, f"{name} may make other programs of what follows")
+                    self._say(Reach.UNKNOWN, known, f"{name} may change what the following commands run")
             inner = inner[len(set_first) :]
         if rule.appends:
             placeholder = next(iter(given.values("placeholder")), "{}" if given.has("braces") else "")
@@ -302,7 +304,7 @@ class _Command:
             self._sink.argv(inner, self._folders, self._stdin)
 
     def _appended(self, inner: list[str], placeholder: str) -> list[str]:
-        """The words of a command with those that it gets from what is read: as they are, where that is known."""
+        """Return the words of a command with those that it reads from its input, if these are known."""
         read = (self._stdin or "").strip()
         is_plain = re.fullmatch(r"[\w ./:@=,+-]+", read) is not None
         if placeholder:
@@ -320,7 +322,7 @@ class _Command:
         self._sink.elsewhere(self._words, known.name, run)
 
     def _script(self, known: RuleNode, word: str, given: Given) -> None:
-        """What a shell is given: a line with -c, otherwise the name of a file."""
+        """Judge what a shell runs: a line with -c, otherwise a file."""
         if given.has("command") and not word.startswith("+"):
             self._sink.line(word, self._folders, self._words)
         elif word in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
@@ -360,7 +362,7 @@ class _Command:
 
 
 def _reach_of_option(option: str, meaning: str, value: str, given: Given) -> tuple[Reach, str] | None:
-    """How far an option makes a command reach."""
+    """Return how far an option makes a command reach."""
     match meaning:
         case "irreversible" | "unknown":
             return Reach(meaning), f"given {option}"
@@ -371,14 +373,14 @@ def _reach_of_option(option: str, meaning: str, value: str, given: Given) -> tup
         case "form" if not given.has("get") and not given.has("method"):
             return Reach.IRREVERSIBLE, f"sends data by {option}"
         case "config" if not readers.is_plain_setting(value):
-            return Reach.UNKNOWN, f"{option} {shown(value)} may make other commands of what follows"
+            return Reach.UNKNOWN, f"{option} {shown(value)} may change what the following commands run"
         case "sshoption" if LOCAL.match(value):
             return Reach.UNKNOWN, f"{option} {shown(value)} runs something here"
     return None
 
 
 def _only_shows(given: Given) -> Reach | None:
-    """How far it reaches if it only shows what it would do; None if it does it. The last word on that counts."""
+    """Return the reach of a dry run; None if the command really acts. The last option on this counts."""
     said: Reach | None = None
     for name, meaning, value in given.options:
         if "harmless" in meaning or "rehearsal" in meaning:

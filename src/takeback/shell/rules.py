@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent / "rules"
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """What is known of a program, or of one of its subcommands."""
+    """What is known about a program, or about one of its subcommands."""
 
     effect: str
     """none, unknown or irreversible; or `paths`: what the paths say that it writes."""
@@ -37,7 +37,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="keba
     beside: str = ""
     """Endings of files that it may write beside each path that it names, with `*` for anything."""
     writes: str = ""
-    """A folder below which it writes, besides what it names."""
+    """A folder below which it writes, in addition to what it names."""
     local: str = ""
     """By which test what it calls irreversible stays with this session: see local.py."""
     remote: bool = False
@@ -45,7 +45,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="keba
     alone: str = ""
     """The effect where it is given no command to run; for a program that runs none, where it is given nothing."""
     appends: bool = False
-    """It gives the command that it runs further words, which only it knows."""
+    """It adds words that only it knows to the command that it runs."""
     assigns: bool = False
     """Words like NAME=value before its command are variables."""
     stdin: str = ""
@@ -70,14 +70,14 @@ class RuleNode(msgspec.Struct):
     patterns: dict[str, RuleNode] = {}
 
     def next(self, word: str) -> RuleNode | None:
-        """The subcommand of this name: exactly, or by the first pattern that fits."""
+        """Return the subcommand of this name: exactly, or by the first pattern that fits."""
         if word in self.below:
             return self.below[word]
         return next((k for pattern, k in self.patterns.items() if fnmatch.fnmatchcase(word, pattern)), None)
 
 
 class RulesHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a file of rules says before its rules."""
+    """The header of a file of rules."""
 
     reads: str = ""
     """Programs and subcommands that only read, whatever they are given: separated by commas."""
@@ -123,7 +123,7 @@ def book() -> Book:
 
 @cache
 def program(name: str) -> RuleNode | None:
-    """All that is known of a program, by one of its names."""
+    """Return all that is known about a program, by one of its names."""
     every = book()
     name = every.names.get(name, name)
     if name not in every.lines and name not in every.reads:
@@ -144,14 +144,14 @@ def program(name: str) -> RuleNode | None:
 
 
 def changes_behaviour(variable: str) -> bool:
-    """Whether a variable makes something else of the commands that see it."""
+    """Return whether a variable changes what commands that see it do."""
     return any(
         fnmatch.fnmatchcase(variable, name) for head in book().heads for name in head.variables.split()
     )
 
 
 def is_plain(setting: str) -> bool:
-    """Whether a setting of git makes no other program run."""
+    """Return whether a setting of git does not make it run another program."""
     return any(fnmatch.fnmatchcase(setting, name) for head in book().heads for name in head.settings.split())
 
 

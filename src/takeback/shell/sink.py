@@ -1,16 +1,16 @@
-"""Who hears what a command does. What reads a command knows only this of the line around it."""
+"""The receiver of what a command does. Readers of commands know the line around them only through it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from takeback.shell.judgement import Reach
 
 Folders = tuple[str | None, ...]
-"""Where a command may run: None is a place that nobody knows."""
+"""The folders in which a command may run; None is an unknown one."""
 
 
 class RunningProcess(msgspec.Struct, frozen=True):
@@ -24,7 +24,10 @@ class RunningProcess(msgspec.Struct, frozen=True):
     """Whether a recorded call in this workspace started it."""
 
 
-class Sink(Protocol):
+class Sink(ABC):
+    """What a reader of commands tells about them, and asks about the line around them."""
+
+    @abstractmethod
     def say(
         self,
         reach: Reach,
@@ -36,17 +39,20 @@ class Sink(Protocol):
         limit: bool = False,
         local: bool = False,
     ) -> None:
-        """The command with these words reaches so far, by this rule.
+        """Report how far the command with these words reaches, by this rule.
 
         With `limit` it was not read to its end; with `local` it reaches only what is this session's own.
         """
 
+    @abstractmethod
     def running(self) -> Sequence[RunningProcess]:
-        """The processes of this machine; nothing where nobody looks."""
+        """Return the processes of this machine; empty if they are not looked at."""
 
+    @abstractmethod
     def folder_with(self, names: Sequence[str], folders: Folders) -> str:
-        """The folder of the workspace, here or above, that has a file with one of these names; empty for none."""
+        """Return the nearest folder of the workspace, here or above, with a file of one of these names; or empty."""
 
+    @abstractmethod
     def touch(
         self,
         word: str,
@@ -63,38 +69,59 @@ class Sink(Protocol):
         With `makes`, a wildcard means names that are not there yet, too.
         """
 
+    @abstractmethod
     def moved(self, word: str, folders: Folders) -> Folders:
-        """The folders that a word leads to."""
+        """Return the folders that a word leads to."""
 
+    @abstractmethod
     def repository(self, folders: Folders, words: Sequence[str], rule: str) -> None:
-        """It writes to the repository of git that these folders belong to."""
+        """Report a write to the git repository of these folders."""
 
+    @abstractmethod
     def argv(self, words: Sequence[str], folders: Folders, stdin: str | None = None) -> None:
-        """It runs another command."""
+        """Report that it runs another command."""
 
+    @abstractmethod
     def line(self, text: str, folders: Folders, words: Sequence[str]) -> None:
-        """It runs a line of shell."""
+        """Report that it runs a line of shell."""
 
+    @abstractmethod
     def source(self, text: str, language: str, folders: Folders, words: Sequence[str]) -> None:
-        """It runs a program in plain text."""
+        """Report that it runs a program given as text."""
 
+    @abstractmethod
     def script(self, word: str, folders: Folders, words: Sequence[str], language: str = "") -> bool:
-        """It runs this file. False where the file is not one of the workspace, or cannot be read."""
+        """Report that it runs this file. Return False if the file is not in the workspace or cannot be read."""
 
+    @abstractmethod
     def text_of(self, word: str, folders: Folders) -> tuple[str, str] | None:
-        """The name and the text of a file of the workspace, if it can be read."""
+        """Return the name and the text of a file of the workspace, if it can be read."""
 
-    def git(self, hooks: Iterable[str], folders: Folders, words: Sequence[str]) -> None:
-        """It is git, and runs these hooks and what the settings of the repository say, where they are there."""
+    @abstractmethod
+    def git(
+        self,
+        hooks: Sequence[str],
+        folders: Folders,
+        words: Sequence[str],
+        repositories: Sequence[tuple[str, Folders]] = (),
+    ) -> None:
+        """It is git, and runs these hooks and what the settings of the repository say, where they are there.
 
+        `repositories` are the folders of git that its options name, and where these are meant.
+        """
+
+    @abstractmethod
     def part_of(self, name: str, line: int, text: str, folders: Folders, words: Sequence[str]) -> None:
-        """It runs a line of shell that stands in a file of this name."""
+        """Report that it runs a line of shell from a file of this name."""
 
+    @abstractmethod
     def at(self, line: int) -> None:
-        """What follows stands in this line of the program that is read."""
+        """Note the line of the program that is being read."""
 
+    @abstractmethod
     def elsewhere(self, words: Sequence[str], rule: str, run: Callable[[Sink], None]) -> None:
-        """It runs something on another machine, or in a container."""
+        """Report that it runs something on another machine, or in a container."""
 
+    @abstractmethod
     def goes_on(self) -> None:
-        """Something of it goes on when the line has ended."""
+        """Report that something goes on in the background after the line has ended."""

@@ -57,7 +57,7 @@ _LETTERS = re.compile(r"_u([0-9a-f]{6})_")
 
 
 def as_letters(text: str) -> str:
-    """A text for the parser, which may crash on anything but ASCII: every other character becomes letters.
+    """Return a text for the parser, which may crash on anything but ASCII: every other character becomes letters.
 
     To a shell, too, they are ordinary characters of a word.
     """
@@ -65,7 +65,7 @@ def as_letters(text: str) -> str:
 
 
 def from_letters(text: bytes | None) -> str:
-    """The text as it was."""
+    """Return the original text that `as_letters` encoded."""
 
     def back(match: re.Match[str]) -> str:
         code = int(match[1], 16)
@@ -79,22 +79,22 @@ class Misread(Exception):
 
 
 def is_known(word: str) -> bool:
-    """Whether these are exactly the characters that a program is given."""
+    """Return whether these are exactly the characters that a program is given."""
     return _MARKS.isdisjoint(word)
 
 
 def as_given(word: str) -> str:
-    """An argument that no shell has touched. It is known, unless it has a character that no word may have."""
+    """Return an argument that no shell has processed, with a hole for each character that no word may have."""
     return _NOT_A_CHARACTER.sub(HOLE, word)
 
 
 def word_of(node: Node) -> str:
-    """The text of one word. Raises Misread where the parser cannot be right."""
+    """Return the text of one word. Raise Misread if the parser cannot be right."""
     return _one(_raw(node))
 
 
 def value_of(node: Node) -> str:
-    """The same in an assignment, where braces mean nothing."""
+    """Return the text of a word in an assignment, where braces are not expanded."""
     return literal(_raw(node))
 
 
@@ -111,7 +111,7 @@ def _several(raw: str) -> list[str]:
 
 
 def _raw(node: Node) -> str:
-    """The text of a word, with its braces marked."""
+    """Return the text of a word, with its braces marked."""
     text = _text(node)
     if node.has_error:
         raise Misread("a word that does not end")
@@ -135,12 +135,12 @@ def _raw(node: Node) -> str:
 
 
 def words_of(nodes: Sequence[Node]) -> list[str]:
-    """The words of a command. Those with nothing between them, or only a backslash at the end of a line, are one."""
+    """Return the words of a command. Parts with nothing, or only a line continuation, between them are one word."""
     return [word for raw in _raws(nodes) for word in _several(raw)]
 
 
 def target_and_words(nodes: Sequence[Node]) -> tuple[str, list[str]]:
-    """The first word, which stays one, and the words that follow it."""
+    """Return the first word, which stays one, and the words that follow it."""
     first, *more = _raws(nodes) or [""]
     return _one(first), [word for raw in more for word in _several(raw)]
 
@@ -163,7 +163,7 @@ def _raws(nodes: Sequence[Node]) -> list[str]:
 
 
 def _parts(node: Node) -> Iterator[str]:
-    """The parts of a word, and what the parser left between them."""
+    """Yield the parts of a word, and what the parser left between them."""
     source, at = node.text or b"", node.start_byte
     for child in node.children:
         yield _unquoted(from_letters(source[at - node.start_byte : child.start_byte - node.start_byte]))
@@ -176,7 +176,7 @@ def _parts(node: Node) -> Iterator[str]:
 
 
 def _in_quotes(node: Node) -> str:
-    """A text in double quotes. What is no expansion in it is taken by its place, not by the parser's parts."""
+    """Return a text in double quotes. Text outside expansions is taken from the source, not from the parser."""
     source = node.text or b""
     start, end = source.index(b'"') + 1, len(source) - 1
     found, at = [], start
@@ -260,7 +260,7 @@ class TooMany(Exception):
 
 
 def marked(char: str) -> str:
-    """An unquoted character, marked if it is of a brace."""
+    """Return an unquoted character, marked if it is of a brace."""
     return char.translate(_MARKED)
 
 
@@ -270,19 +270,19 @@ def dotted(text: str) -> str:
 
 
 def literal(word: str) -> str:
-    """The word as it is where a shell does not expand braces: in an assignment."""
+    """Return the word without brace expansion, as in an assignment."""
     return word.translate(_PLAIN)
 
 
 def expanded(word: str) -> list[str]:
-    """The words that a shell makes of this one. Raises TooMany."""
+    """Return the words that brace expansion makes of this one. Raise TooMany."""
     if OPEN not in word:
         return [literal(word)]
     return [literal(one) for one in _brace_expanded(word)]
 
 
 def known_start(word: str) -> str:
-    """What is known of a word that was not expanded: all before its first brace."""
+    """Return the known part of a word that was not expanded: all before its first brace."""
     return literal(word[: word.index(OPEN)])
 
 
@@ -302,7 +302,7 @@ def _brace_expanded(word: str) -> list[str]:
 
 
 def _inside(word: str, at: int) -> tuple[list[str], int]:
-    """The parts between the commas of the brace that opens here, and where it closes; -1 if it does not."""
+    """Return the parts between the commas of the brace that opens here, and where it closes; -1 if it does not."""
     depth, parts, start = 0, list[str](), at + 1
     for place in range(at, len(word)):
         match word[place]:
@@ -319,7 +319,7 @@ def _inside(word: str, at: int) -> tuple[list[str], int]:
 
 
 def _choices(parts: list[str]) -> list[str] | None:
-    """What stands in the place of a brace; None where it is not an expansion, as in `{}`."""
+    """Return what replaces a brace; None if it is not an expansion, as in `{}`."""
     if len(parts) > 1:
         found = [one for part in parts for one in _brace_expanded(part)]
         if len(found) > WORDS_MAX:

@@ -1,1 +1,1 @@
-"""Where Takeback keeps what it must not lose: journals in memory and in SQLite, behind the ports."""
+"""What Takeback must not lose: journals, content and the state of workspaces, behind the ports."""

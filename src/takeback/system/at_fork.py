@@ -1,8 +1,8 @@
-"""Letting go before a fork.
+"""Closing connections before a fork.
 
 SQLite remembers, for the whole process, which locks it has on a file. A child inherits that memory but not
 the locks: even a new connection there would believe itself protected, and would write into a log that another
-process may delete. So whatever holds a connection lets go of it before a fork, and both sides open it again.
+process may delete. So every holder of a connection closes it before a fork, and both sides open it again.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from abc import ABC, abstractmethod
 
 
 class ConnectionHolder(ABC):
-    """Whatever holds a connection that must not go over into a child."""
+    """A holder of a connection that a child must not inherit."""
 
     @abstractmethod
     def hold_still(self) -> None:
-        """Let nobody use the connection from now on, and close it."""
+        """Block all use of the connection, and close it."""
 
     @abstractmethod
     def go_on(self) -> None:
-        """Let others use it again."""
+        """Allow use of the connection again."""
 
 
 _holders: weakref.WeakSet[ConnectionHolder] = weakref.WeakSet()
@@ -31,7 +31,7 @@ _still: list[ConnectionHolder] = []
 
 
 def watch(holder: ConnectionHolder) -> None:
-    """Have this one let go before each fork from now on."""
+    """Close the connection of this holder before each fork from now on."""
     _holders.add(holder)
 
 

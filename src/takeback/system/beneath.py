@@ -38,7 +38,7 @@ class RootFolder:
 
     @classmethod
     def without_links(cls, path: bytes) -> RootFolder:
-        """A folder by its absolute path, no name of which may be a link."""
+        """Open a folder by its absolute path, no part of which may be a link."""
         top = cls(b"/")
         if path.strip(b"/"):
             try:
@@ -49,10 +49,10 @@ class RootFolder:
         return top
 
     def open(self, path: bytes) -> int:
-        """A descriptor of the folder at this path; the caller closes it."""
+        """Return a descriptor of the folder at this path; the caller closes it."""
         if path and (fd := linux.open_beneath(self.fd, path, FOLDER_FLAGS)) >= 0:
             return fd
-        # One name at a time, where the kernel cannot do it for us; or for the error, which tells what is wrong.
+        # One name at a time if the kernel cannot do it for us; or to get the exact error.
         fd = os.dup(self.fd)
         for name in path.split(b"/") if path else ():
             try:
@@ -80,7 +80,7 @@ class RootFolder:
             os.close(fd)
 
     def has(self, path: bytes) -> bool:
-        """Whether anything is at this path, whoever looks after it."""
+        """Return whether anything is at this path."""
         above, _, name = path.rpartition(b"/")
         try:
             with self.folder(above) as fd:
@@ -103,7 +103,7 @@ class OpenFolders:
         self._fds: dict[bytes, int] = {}
 
     def __call__(self, path: bytes) -> int:
-        """A descriptor of the folder at this path."""
+        """Return a descriptor of the folder at this path."""
         fd = self._fds.get(path)
         if fd is not None:
             return fd
@@ -145,7 +145,7 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def folder_of(path: bytes) -> Iterator[int]:
-    """A descriptor of the folder in which this absolute path is. An OSError where a link is on the way."""
+    """Yield a descriptor of the folder that contains this absolute path. Raise OSError if a link is on the way."""
     fd = os.open("/", _FLAGS)
     try:
         for name in filter(None, os.path.dirname(path).split(b"/")):
@@ -158,13 +158,13 @@ def folder_of(path: bytes) -> Iterator[int]:
 
 
 def look(path: bytes) -> os.stat_result:
-    """What is at an absolute path. An OSError where nothing is, or a link is on the way."""
+    """Return the stat of an absolute path. Raise OSError if nothing is there, or a link is on the way."""
     with folder_of(path) as folder:
         return os.stat(os.path.basename(path), dir_fd=folder, follow_symlinks=False)
 
 
 def is_file(path: bytes) -> bool:
-    """Whether there is a regular file, not behind a link."""
+    """Return whether there is a regular file, not behind a link."""
     try:
         return stat.S_ISREG(look(path).st_mode)
     except OSError:
@@ -172,7 +172,7 @@ def is_file(path: bytes) -> bool:
 
 
 def is_empty(path: bytes) -> bool:
-    """Whether there is a regular file of no bytes, not behind a link."""
+    """Return whether there is an empty regular file, not behind a link."""
     try:
         return is_file(path) and not look(path).st_size
     except OSError:
@@ -180,7 +180,7 @@ def is_empty(path: bytes) -> bool:
 
 
 def is_lone(path: bytes) -> bool:
-    """Whether there is a file that has no other name."""
+    """Return whether there is a file without other hard links."""
     try:
         return look(path).st_nlink == 1
     except OSError:
@@ -188,7 +188,7 @@ def is_lone(path: bytes) -> bool:
 
 
 def is_other(path: bytes) -> bool:
-    """Whether there is something that is no regular file."""
+    """Return whether there is something other than a regular file."""
     try:
         return not stat.S_ISREG(look(path).st_mode)
     except OSError:
@@ -196,11 +196,11 @@ def is_other(path: bytes) -> bool:
 
 
 def open_file(path: bytes) -> int:
-    """A descriptor of a regular file, for reading. An OSError where it is anything else, or behind a link."""
+    """Open a regular file for reading. Raise OSError if it is anything else, or behind a link."""
     with folder_of(path) as folder:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(os.path.basename(path), flags, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, "it is no file", os.fsdecode(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", os.fsdecode(path))
     return fd

@@ -1,6 +1,6 @@
-"""Caches on disk: what can be made again, kept so that the next look is cheap.
+"""Caches on disk: data that can be computed again, saved so that the next look is cheap.
 
-One that is missing, damaged or of another format is none.
+A cache that is missing, damaged or of another format is ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DIGEST_BYTES = 32
 
 
 def load(path: Path, magic: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T | None:
-    """What was saved under this format, if it is whole."""
+    """Return what was saved in this format; None if it is missing or damaged."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -36,9 +36,9 @@ def load(path: Path, magic: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T | N
 
 
 def save(path: Path, magic: bytes, value: object) -> bool:
-    """Replace it as a whole; False if that could not be, which is no reason to fail.
+    """Replace the cache as a whole. Return False if that failed, which callers can ignore.
 
-    Not synced: the digest tells a torn one, and it can be made again.
+    Not synced: the digest detects a torn file, and the cache can be computed again.
     """
     body = msgspec.msgpack.encode(value)
     temporary = path.with_suffix(f".{os.getpid()}")

@@ -1,4 +1,4 @@
-"""The real time, behind the port; and a clock that nobody sets."""
+"""The system clock behind its port, and a clock that cannot be set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SystemClock:
 
 
 class BootTime(NamedTuple):
-    """A moment by a clock that nobody sets: microseconds since the machine was booted, and which boot that was."""
+    """A moment by a clock that cannot be set: microseconds since the machine was booted, and the id of that boot."""
 
     boot: str
     us: int

@@ -49,12 +49,12 @@ _datasync = getattr(os, "fdatasync", os.fsync)
 
 
 def create(path: Path) -> int:
-    """A new file that only its owner can read, open for appending."""
+    """Create a file that only its owner can read, open for appending."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, _PRIVATE)
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """A whole new file, its bytes durable; its name is so after `sync_folder`."""
+    """Write a whole new file with durable bytes; its name is durable after `sync_folder`."""
     fd = create(path)
     try:
         write_all(fd, data)
@@ -75,10 +75,10 @@ def replacing(
     named: bool = True,
     over: bool = True,
 ) -> Iterator[int]:
-    """Have the block write a file for this user alone, and put it under this name: whole, or the old one stays.
+    """Let the block write a private file, and put it under this name: whole, or the old one stays.
 
-    Also after a power cut, if `synced`; and it is the new one then, if `named`. Not `over` leaves one that is there.
-    Whoever may be one of several gets a temporary name of its own.
+    With `synced` this holds even after a power cut; with `named` the new file is then certain to be there. Without
+    `over` an existing file is left alone. Concurrent writers each get their own temporary name.
     """
     fresh = temporary or path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.new")
     try:

@@ -1,7 +1,7 @@
-"""What Linux can do and Python's `os` does not offer: thin wrappers over libc.
+"""Linux functions that Python's `os` does not offer: thin wrappers over libc.
 
-Each raises OSError with the number and the path that the kernel gave. The module can be imported anywhere;
-where a function is missing it raises ENOSYS, and `available()` says so beforehand.
+Each raises OSError with the kernel's error number and the path. The module can be imported anywhere; a missing
+function raises ENOSYS, and `available()` says so in advance.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 RENAME_NOREPLACE = 1
 """Fail with FileExistsError rather than replace what is there."""
 RENAME_EXCHANGE = 2
-"""Swap the two, in one step; both must be there."""
+"""Swap the two in one step; both must exist."""
 
 # On Linux they are the flags of open(); their values differ between architectures.
 IN_NONBLOCK: int = getattr(os, "O_NONBLOCK", 0)
@@ -28,7 +28,7 @@ IN_CLOEXEC: int = getattr(os, "O_CLOEXEC", 0)
 _RENAMEAT2_NUMBERS = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "loongarch64": 276}
 
 # Room for the struct of any architecture. Only its first field is read, which is a word on all but s390x;
-# there the answer is a number that nobody knows, and so nobody trusts.
+# there the result is an unknown number, which is not trusted.
 _STATFS_BYTES = 256
 
 _OPENAT2_NUMBER = 437  # on every architecture
@@ -50,7 +50,7 @@ def _bind(name: str, *types: Any) -> _Function | None:
 
 
 def _bind_renameat2_number() -> _Function | None:
-    """The system call itself, for a libc (older musl) that has no function for it."""
+    """Return the system call itself, for a libc (older musl) that has no function for it."""
     number = _RENAMEAT2_NUMBERS.get(os.uname().machine) if _libc and sys.maxsize > 2**32 else None
     syscall = getattr(_libc, "syscall", None)
     if number is None or syscall is None:
@@ -70,7 +70,7 @@ class _How(ctypes.Structure):
 
 
 def _bind_openat2() -> _Function | None:
-    # Through a handle of its own: what is said here of its arguments is not said of other system calls.
+    # A separate handle: these argument types must not apply to other system calls.
     syscall = getattr(_load(), "syscall", None)
     if syscall is None or sys.maxsize <= 2**32:
         return None
@@ -91,7 +91,7 @@ _inotify_rm_watch = _bind("inotify_rm_watch", c_int, c_int)
 
 
 def available() -> bool:
-    """True where every function of this module can be called. A file system may still refuse one."""
+    """Return whether every function of this module can be called. A file system may still refuse one."""
     return None not in (
         _renameat2,
         _syncfs,
@@ -112,7 +112,7 @@ def _missing(name: str) -> OSError:
 
 
 def renameat2(old_dir_fd: int, old: bytes, new_dir_fd: int, new: bytes, flags: int) -> None:
-    """Rename relative to two open folders. EINVAL says that the file system does not know the flag."""
+    """Rename relative to two open folders. EINVAL means that the file system does not support the flag."""
     if _renameat2 is None:
         raise _missing("renameat2")
     if _renameat2(old_dir_fd, old, new_dir_fd, new, flags) != 0:
@@ -128,10 +128,9 @@ def syncfs(fd: int) -> None:
 
 
 def fs_type(fd: int) -> int:
-    """The magic number of the file system that this fd is on.
+    """Return the magic number of the file system that this fd is on.
 
-    Asked of the fd and not looked up by device in the table of mounts, where a btrfs subvolume is not to be
-    found.
+    Taken from the fd and not from the mount table, which does not list btrfs subvolumes by device.
     """
     if _fstatfs is None:
         raise _missing("fstatfs")
@@ -142,7 +141,7 @@ def fs_type(fd: int) -> int:
 
 
 def inotify_init1(flags: int) -> int:
-    """A new queue of events, as an fd."""
+    """Return a new queue of events, as an fd."""
     if _inotify_init1 is None:
         raise _missing("inotify")
     fd = _inotify_init1(flags)
@@ -152,7 +151,7 @@ def inotify_init1(flags: int) -> int:
 
 
 def inotify_add_watch(fd: int, path: bytes, mask: int) -> int:
-    """Watch what is at this path; gives the number of the watch, the same one for the same inode."""
+    """Watch what is at this path. Return the number of the watch, which is the same for the same inode."""
     if _inotify_add_watch is None:
         raise _missing("inotify")
     watch = _inotify_add_watch(fd, path, mask)
@@ -162,7 +161,7 @@ def inotify_add_watch(fd: int, path: bytes, mask: int) -> int:
 
 
 def inotify_rm_watch(fd: int, watch: int) -> None:
-    """End a watch. EINVAL says that the kernel ended it before."""
+    """End a watch. EINVAL means that the kernel has already ended it."""
     if _inotify_rm_watch is None:
         raise _missing("inotify")
     if _inotify_rm_watch(fd, watch) != 0:
@@ -170,7 +169,7 @@ def inotify_rm_watch(fd: int, watch: int) -> None:
 
 
 def open_beneath(dir_fd: int, path: bytes, flags: int) -> int:
-    """Open a path of any depth in one call, through no symbolic link; -1 where that is not to be had, or fails."""
+    """Open a path of any depth in one call, through no symbolic link; -1 if that fails or is not available."""
     if _openat2 is None:
         return -1
     how = _How(flags, 0, _RESOLVE_NO_SYMLINKS | _RESOLVE_BENEATH)

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL servers, and their errors in our words: for the store and for a guarded database."""
+"""Connections to PostgreSQL servers, and the translation of their errors, for stores and guarded databases."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CONNECT_S = 5
 
 
 class Translation(NamedTuple):
-    """What some errors of the driver mean to a user. In the text stand `{name}`, `{text}` and `{world}`."""
+    """The translation of some errors of the driver. The text may contain `{name}`, `{text}` and `{world}`."""
 
     kinds: str
-    """The names of their classes, with a space between two."""
+    """The names of the driver's error classes, separated by spaces."""
     ours: type[TakebackError]
     text: str
     hint: str = ""
@@ -28,9 +28,9 @@ class Translation(NamedTuple):
 
 
 def translate(error: Any, table: Sequence[Translation], name: str, world: str) -> TakebackError:
-    """What to tell about an error of the driver: by the first line of the table that fits. The last one has to.
+    """Return our error for an error of the driver, by the first line of the table that fits. The last always fits.
 
-    `name` says which database it is, and `world` how things are now. No secret of an address is in what is told.
+    `name` is the database, `world` says how things are now. The message contains no secret of an address.
     """
     for kinds, ours, text, hint, retryable, when in table:
         found = tuple(getattr(driver().errors, kind) for kind in kinds.split())
@@ -55,7 +55,7 @@ def translated(table: Sequence[Translation], name: str, world: str) -> Iterator[
 def connect(
     dsn: str, *, autocommit: bool = False, limits: dict[str, Any] | None = None, **given: Any
 ) -> psycopg.Connection[tuple[Any, ...]]:
-    """A new connection. `limits` are for what the address does not say; what is `given` holds whatever it says."""
+    """Connect. `limits` apply unless the address sets them; `given` always applies."""
     wanted = {"connect_timeout": CONNECT_S, **(limits or {})}
     known = parsed(dsn)
     more = {name: value for name, value in wanted.items() if name not in known}

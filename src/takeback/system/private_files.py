@@ -1,7 +1,7 @@
-"""Folders and files that belong to the user alone.
+"""Private folders and files of the user.
 
-State holds what an agent wrote, and what a later undo will write back. So nobody else may read it, and nobody
-else may have prepared it.
+State holds what an agent wrote, and what a later undo will write back. So no other user may read it or have
+prepared it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ FILE_MODE = 0o600
 
 
 def private_folder(path: Path) -> Path:
-    """Make this folder, and those above it that are missing, for this user alone.
+    """Create this folder, and missing ones above it, for this user alone.
 
-    One that is there already must belong to this user, and is closed to everybody else.
+    An existing one must belong to this user, and is closed to all others.
     """
     try:
         _make(path)
@@ -33,7 +33,7 @@ def private_folder(path: Path) -> Path:
 
 
 def private_file(path: Path) -> None:
-    """Make this file, empty, for this user alone; one that is there already must be theirs."""
+    """Create this file, empty, for this user alone; an existing one must belong to this user."""
     try:
         try:
             fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
@@ -49,7 +49,7 @@ def private_file(path: Path) -> None:
 
 
 def write_whole(path: Path, data: bytes, *, replacing: bool = True) -> None:
-    """Write a file for this user alone, all of it or nothing; not `replacing` leaves one that is there."""
+    """Write a private file, whole or not at all; without `replacing` an existing file is left alone."""
     try:
         durable.replace(path, data, over=replacing)
     except OSError as error:
@@ -57,7 +57,7 @@ def write_whole(path: Path, data: bytes, *, replacing: bool = True) -> None:
 
 
 def owner_of(path: Path) -> str:
-    """Whose it is, in words; nothing where that cannot be told."""
+    """Return the name of the owner; empty if it is unknown."""
     try:
         uid = os.stat(path).st_uid
     except OSError:
@@ -69,7 +69,7 @@ def owner_of(path: Path) -> str:
 
 
 def unusable(path: Path, error: OSError) -> BackendError:
-    """What to say when the system refuses a file or folder of ours."""
+    """Return the error for a file or folder of ours that the system refuses."""
     owner = owner_of(path) or owner_of(path.parent)
     return BackendError(
         f"{path} cannot be used: {error.strerror or error}. Nothing was recorded",
@@ -78,7 +78,7 @@ def unusable(path: Path, error: OSError) -> BackendError:
 
 
 def _require_writable(*paths: Path) -> None:
-    # Asked before SQLite is: on its way to the same answer it leaves files behind that nobody can write.
+    # Checked before SQLite does: it would leave unwritable files behind before it fails.
     for path in paths:
         if not os.access(path, os.R_OK | os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))

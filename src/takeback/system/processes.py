@@ -1,9 +1,9 @@
-"""Which processes still live, told by more than a number: numbers are used again."""
+"""Processes: which ones still live and who started them. A pid alone is not enough, because pids are reused."""
 
 from __future__ import annotations
 
 import ctypes
-import functools
+import gc
 import os
 import platform
 import resource
@@ -22,11 +22,11 @@ SIGN_OF_LIFE_NS = 60 * 10**9
 ANCESTORS_MAX = 1000
 
 VARIABLE = "TAKEBACK_ACTION"
-"""In the environment of everything that an action starts. It outlives parents, sessions and closed descriptors."""
+"""The variable in the environment of all that an action starts. It outlives parents and sessions."""
 
 BRAND = 10
-"""RLIMIT_LOCKS: a limit that no kernel since 2.4 applies. Every process inherits it, and only one with privileges can
-raise it again: so it tells what a process was started from, whatever became of its parents and its environment."""
+"""RLIMIT_LOCKS: a limit that no kernel since 2.4 applies. Every process inherits it, and only a privileged one can
+raise it again: so it shows what started a process, even after its parents and environment are gone."""
 BRANDS_BEGIN = 1 << 62
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 SET_CHILD_SUBREAPER = 36
@@ -39,7 +39,15 @@ _own_brands: deque[int] = deque(maxlen=OWN_BRANDS_MAX)
 
 
 def this_process() -> Process:
-    return describe(os.getpid())
+    return _own(os.getpid())
+
+
+@cache
+def _own(pid: int) -> Process:
+    return describe(pid)
+
+
+os.register_at_fork(after_in_child=_own.cache_clear)  # a grandchild may get the number of a dead ancestor
 
 
 def describe(pid: int) -> Process:
@@ -47,7 +55,7 @@ def describe(pid: int) -> Process:
 
 
 def lineage() -> list[Process]:
-    """This process, the one that it was started by, and so on."""
+    """Return this process, its parent, and so on."""
     found: list[Process] = []
     pid = os.getpid()
     while pid > 0 and len(found) < ANCESTORS_MAX:
@@ -57,14 +65,14 @@ def lineage() -> list[Process]:
 
 
 def parent_of(pid: int) -> int:
-    """The process that this one was started by, or that took it over; 0 where it is gone."""
+    """Return the parent of this process, or the process that adopted it; 0 if it is gone."""
     return int(_fields(pid)[1])
 
 
 def is_alive(process: Process | None, last_sign_ns: int = 0) -> bool:
-    """Whether this very process still runs.
+    """Return whether exactly this process still runs.
 
-    On another machine, one of another name and another boot, only its last sign of life can tell.
+    For another machine, with another name and boot id, only the last sign of life counts.
     """
     if process is None:
         return False
@@ -81,24 +89,24 @@ def is_alive(process: Process | None, last_sign_ns: int = 0) -> bool:
 
 
 def new_brand() -> int:
-    """A brand that nothing carries yet. It is lower than all before it: nobody can raise theirs."""
+    """Return an unused brand. It is lower than all before it, because the limit cannot be raised."""
     return BRANDS_BEGIN - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def own_brands(since: int) -> set[int]:
-    """The brands that this very process had, from this one on."""
+    """Return the brands that this process has had, from this one on."""
     return {brand for brand in _own_brands if brand <= since}
 
 
 class Count(NamedTuple):
-    """How many processes and threads were ever started, and the last number that one of them was given."""
+    """How many processes and threads were ever started, and the last pid."""
 
     ever: int
     last: int
 
 
 def count() -> Count:
-    """The count of this moment."""
+    """Return the present count."""
     lines = _read("/proc/stat").splitlines()
     ever = next((int(line.split()[1]) for line in lines if line.startswith(b"processes ")), 0)
     return Count(ever, _last_pid())
@@ -109,7 +117,7 @@ def _last_pid() -> int:
 
 
 class Orphans:
-    """What was started below this process since then, whoever started it, and has lost its parents."""
+    """The descendants of this process that started after this object was made."""
 
     def __init__(self) -> None:
         self._before = set(_below(os.getpid()))
@@ -119,7 +127,7 @@ class Orphans:
         return tuple(process for process in map(describe, new) if process.started)
 
     def bury(self, but: int) -> None:
-        """Let those that have ended go: as zombies they would stay. Somebody else waits for `but`."""
+        """Reap those that have ended, which would stay as zombies; except `but`, which the caller waits for."""
         for pid in set(_children(os.getpid())) - self._before - {but}:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
@@ -127,7 +135,7 @@ class Orphans:
 
 @contextmanager
 def adopting() -> Iterator[Orphans]:
-    """Be the parent of whatever our descendants leave behind: nothing that they start can leave us."""
+    """Adopt orphaned descendants in this block, so that nothing they start can escape."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     orphans = Orphans()
     prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -138,26 +146,26 @@ def adopting() -> Iterator[Orphans]:
 
 
 def put_brand(process: Process, brand: int) -> None:
-    """Brand a process and all below it: what they start from now on inherits it.
+    """Brand a process and its descendants: what they start from now on inherits the brand.
 
-    Where it is another user's it stays as it is; what it starts is then found by its environment alone.
+    Another user's process cannot be branded; what it starts is then found only by its environment.
     """
     if not is_alive(process):
         return
     if process.pid == os.getpid():
         _own_brands.append(brand)
-    # An agent may keep a shell, and what that starts is the call's. What a program of ours has started before is
-    # not, nor are the orphans of others below process 1.
+    # An agent may keep a shell, and what that starts belongs to the call. What our own program started before
+    # does not, nor do orphans below process 1.
     below = _below(process.pid) if process.pid not in (1, os.getpid()) else []
     for pid in (process.pid, *below):
         try:
             resource.prlimit(pid, BRAND, (brand, brand))
         except (OSError, ValueError):
-            continue  # it has ended, is not ours, or has a lower one already
+            continue  # it has ended, is not ours, or already has a lower one
 
 
 def _below(pid: int) -> list[int]:
-    """The processes that this one has started and that are still its own, with theirs."""
+    """Return the descendants of this process."""
     found, open_ = [], [pid]
     while open_:
         children = _children(open_.pop())
@@ -177,16 +185,16 @@ def _children(pid: int) -> list[int]:
 
 
 class ProcessTable:
-    """The processes of this machine at one moment, or those that were started after a count. Each is read once."""
+    """The processes of this machine at one moment, or those started after a count. Each is read once."""
 
     def __init__(self, after: Count | None = None) -> None:
         self._seen: dict[int, tuple[int, str]] = {}
         self._others: dict[int, tuple[int, str]] = {}
         if after and (count().ever - after.ever) * 2 > _pid_max():
-            after = None  # numbers may have been used again meanwhile
+            after = None  # pids may have been reused meanwhile
         known: set[int] = set()
         for _ in range(PASSES_MAX):
-            # One that has ended since it was listed may have left another one, which was not there to be listed.
+            # A process that has ended since it was listed may have started another one that was not listed.
             new = _listing(after) - known
             if not new:
                 break
@@ -197,38 +205,38 @@ class ProcessTable:
         return set(self._seen)
 
     def with_token(self, token: str) -> set[int]:
-        """Those that carry this action's token in their environment, whoever their parent is by now."""
+        """Return the processes with this action's token in their environment, whatever their parent is now."""
         wanted = f"{VARIABLE}={token}".encode()
         return {pid for pid in self._seen if wanted in _read(f"/proc/{pid}/environ").split(b"\0")}
 
     def branded(self, brands: AbstractSet[int]) -> set[int]:
-        """Those that carry one of these brands, or a number that was never given. None can be older than its brand.
+        """Return the processes with one of these brands, or with a forged one. None can be older than its brand.
 
-        Who puts such a number over a brand wants not to be found; nobody else sets this limit.
+        A process that replaces its brand with a lower number wants to hide; nothing else sets this limit.
         """
         if not brands:
             return set()
         oldest_ns = BRANDS_BEGIN - max(brands) - TICK_NS
         young = [pid for pid, (_, began) in self._seen.items() if int(began) * TICK_NS >= oldest_ns]
         found = {pid: _brand_of(pid) for pid in young}
-        lowest = new_brand()  # asked for last: all that were given are higher
+        lowest = new_brand()  # computed last: all real brands are higher
         return {pid for pid, brand in found.items() if brand in brands or 0 <= brand < lowest}
 
     def alive(self, recorded: Iterable[Process]) -> set[int]:
-        """Those of these that still live."""
+        """Return which of these still live."""
         boot = boot_id()
         return {p.pid for p in recorded if p.boot == boot and self._entry(p.pid)[1] == p.started}
 
     def with_offspring(self, pids: AbstractSet[int]) -> set[int]:
-        """These, and those that were started by them or by one that was, as far as parents still tell."""
+        """Return these processes and their descendants, as far as parents are still known."""
         return {pid for pid in self._seen if not pids.isdisjoint(self._ancestors(pid))} if pids else set()
 
     def below(self, process: Process | None) -> set[int]:
-        """A process and what descends from it; nothing where it has ended."""
+        """Return a process and its descendants; empty if it has ended."""
         return self.with_offspring(self.alive([process] if process else []))
 
     def _entry(self, pid: int) -> tuple[int, str]:
-        """Its parent and its start; also of one that is older than those that were asked for."""
+        """Return parent and start of a process, even of one that is not in this table."""
         if entry := self._seen.get(pid) or self._others.get(pid):
             return entry
         entry = self._others[pid] = (_parent_and_start(pid) if pid else None) or (0, "gone")
@@ -243,7 +251,7 @@ class ProcessTable:
 
 
 def _brand_of(pid: int) -> int:
-    """Read from a file that everybody may read: what was started with sudo is another user's. -1 for none."""
+    """Return the brand of a process, -1 for none. Its file is readable even if sudo made it another user's."""
     for line in _read(f"/proc/{pid}/limits").splitlines():
         if line.startswith(b"Max file locks"):
             hard = line.split()[4]
@@ -252,7 +260,7 @@ def _brand_of(pid: int) -> int:
 
 
 def read_of(pid: int, name: str) -> bytes:
-    """What the kernel tells of a process under this name; nothing where it may not be read, or has ended."""
+    """Return this file of /proc for a process; empty if it may not be read or the process has ended."""
     return _read(f"/proc/{pid}/{name}")
 
 
@@ -263,10 +271,10 @@ def _listing(after: Count | None) -> set[int]:
         return set()
     if after is None:
         return every
-    last = _last_pid()  # read last: none of those above was given a later number
+    last = _last_pid()  # read last: none of those listed above has a later pid
     if last >= after.last:
         return {pid for pid in every if after.last < pid <= last}
-    return {pid for pid in every if pid > after.last or pid <= last}  # numbers are given in a circle
+    return {pid for pid in every if pid > after.last or pid <= last}  # pids wrap around
 
 
 @cache
@@ -280,20 +288,20 @@ def _parent_and_start(pid: int) -> tuple[int, str] | None:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in the kernel's own count; empty where there is no /proc."""
+    """Return when a process began, in clock ticks since boot; empty without /proc."""
     fields = _fields(pid)
-    # A zombie has ended; only its parent has not noticed.
+    # A zombie has ended; its parent has just not reaped it yet.
     return "" if fields[0] == "Z" else fields[19]
 
 
 def _fields(pid: int) -> list[str]:
-    """What the kernel tells of a process, from its state on to its start."""
+    """Return the fields of /proc/PID/stat from the state to the start time."""
     text = _read(f"/proc/{pid}/stat")
     return text[text.rindex(b")") + 1 :].decode().split(None, 20) if text else ["Z", "0"]
 
 
 def _read(path: str) -> bytes:
-    """What stands in a file of /proc; nothing where its process is gone, or is another user's."""
+    """Return the content of a file in /proc; empty if its process is gone or belongs to another user."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -309,10 +317,25 @@ def _read(path: str) -> bytes:
     return found
 
 
-@functools.cache
+@cache
 def boot_id() -> str:
-    """Nothing where the system does not tell."""
+    """Return the kernel's boot id; empty if unknown. Process start times only compare within one boot."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Switch this process's garbage collection off in the block: with very many objects it costs a fifth.
+
+    It is for work that makes no cycles: what nothing refers to any more is freed all the same.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,7 +1,7 @@
-"""Doing half of some long work in a second process.
+"""Sharing long work with a second process.
 
-It is forked: it has all that this one knows, without a word said, and gives back only what it found. Threads would
-not do, since hashing small files and looking at paths is work for Python itself.
+It is forked, so it knows all that this one knows, and returns only its results. Threads would not help, because
+hashing small files and looking at paths holds Python's interpreter lock.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ R = TypeVar("R")
 
 
 def possible() -> bool:
-    """Whether a second process can be forked, and has a processor to run on. A fork and threads do not mix."""
+    """Return whether forking is safe (only one thread) and there is a second processor."""
     return sys.platform == "linux" and threading.active_count() == 1 and (os.cpu_count() or 1) > 1
 
 
 def both(do: Callable[[S], R], mine: S, theirs: S, kind: type[R]) -> tuple[R, R]:
-    """What `do` gives for each share. If the second process cannot finish, this one does its share too."""
+    """Return the results of `do` for both shares. If the second process fails, this one does its share too."""
     reader, child = _fork(do, theirs)
     try:
         found = do(mine)
@@ -38,7 +38,7 @@ def both(do: Callable[[S], R], mine: S, theirs: S, kind: type[R]) -> tuple[R, R]
 
 
 def halves(items: Iterable[S], weight: Callable[[S], int]) -> tuple[list[S], list[S]]:
-    """Two lists of about the same weight, neighbours together."""
+    """Return two lists of about the same weight, in the original order."""
     first, second = list(items), []
     left = sum(map(weight, first)) // 2
     while first and left > 0:
@@ -60,7 +60,7 @@ def _fork(do: Callable[[S], R], share: S) -> tuple[int, int]:
             out.write(msgspec.msgpack.encode(do(share)))
         code = 0
     finally:
-        # Nothing of the parent's may run here: no exit handlers, no flushing of its buffers.
+        # Nothing of the parent may run here: no exit handlers, no flushing of its buffers.
         os._exit(code)
 
 

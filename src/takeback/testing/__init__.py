@@ -1,4 +1,4 @@
-"""For tests of Takeback and of what is built on it: contract suites, real crashes, a clock that stands still.
+"""Help for tests of Takeback and of programs built on it: contract suites, real crashes, a manual clock.
 
 The contract suites need pytest; nothing else here does.
 """

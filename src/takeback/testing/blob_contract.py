@@ -44,7 +44,7 @@ class BlobContract:
     """Subclass it, with a name that pytest collects."""
 
     def open(self, where: Path) -> BlobStore:
-        """The store that is kept in this folder; the same one for the same folder."""
+        """Return the store that is kept in this folder; the same one for the same folder."""
         raise NotImplementedError
 
     @pytest.fixture

@@ -1,10 +1,10 @@
-"""A clock that moves only when it is told to."""
+"""A clock that moves only when a test advances it."""
 
 from __future__ import annotations
 
 
 class ManualClock:
-    """Gives the same time until it is advanced; at first the morning of 2026-01-01, UTC."""
+    """A clock with a fixed time until it is advanced; at first the morning of 2026-01-01, UTC."""
 
     def __init__(self, now_us: int = 1_767_254_400_000_000) -> None:
         self._now_us = now_us

@@ -23,7 +23,7 @@ from pathlib import Path
 from takeback.system import crash_points
 
 KILLED = -signal.SIGKILL
-"""The exit code, as `subprocess` gives it, of a process that reached its crash point."""
+"""The exit code, as in `subprocess`, of a process that reached its crash point."""
 
 
 def kill_self() -> None:
@@ -32,7 +32,7 @@ def kill_self() -> None:
 
 @contextmanager
 def at(point: str, do: Callable[[], object], *, nth: int = 1) -> Iterator[Counter[str]]:
-    """In this process, do something at the N-th pass of a crash point; gives the count of all passes.
+    """Call `do` at the N-th pass of a crash point in this process. Yield the count of all passes.
 
     `do` usually raises: `with at("disk-sync", disk_full): …`.
     """
@@ -49,7 +49,7 @@ def at(point: str, do: Callable[[], object], *, nth: int = 1) -> Iterator[Counte
 
 @contextmanager
 def hooked(hook: crash_points.Hook) -> Iterator[None]:
-    """In this process, call this at each crash point that is passed."""
+    """Call this hook at each crash point that is passed in this process."""
     before = crash_points.set_hook(hook)
     try:
         yield
@@ -60,7 +60,7 @@ def hooked(hook: crash_points.Hook) -> Iterator[None]:
 def run(
     point: str, nth: int, command: Sequence[str | Path], *, timeout_s: float = 60, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process of its own that is killed at a crash point; `returncode` is then KILLED.
+    """Run a command in a separate process that is killed at a crash point; `returncode` is then KILLED.
 
     The command is `takeback …`, or `package.module:function` with text arguments. The child imports from
     where this process does.
@@ -76,7 +76,7 @@ def run(
 
 
 def child_environment() -> dict[str, str]:
-    """The environment of a child that imports from where this process does."""
+    """Return the environment of a child that imports from where this process does."""
     return os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
 
 
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _call(command: str, arguments: list[str]) -> None:
-    """Call a function by its place, or a command as its script would."""
+    """Call a function by its dotted name, or a command as its script would."""
     module, _, name = command.partition(":")
     if name:
         getattr(import_module(module), name)(*arguments)

@@ -36,7 +36,7 @@ def intent(n: int, *, order: str = "", tries: int = 12) -> IntentDeferred:
 
 
 def defer(journal: Journal, count: int, *, order: str = "", tries: int = 12) -> list[str]:
-    """Intents of a run of their own."""
+    """Defer intents in a new run, and return their ids."""
     events = [intent(n, order=order, tries=tries) for n in range(count)]
     return [record.id for record in journal.append([RunBegan("run"), *events], stream="")[1:]]
 
@@ -66,7 +66,7 @@ def state(outbox: Outbox, id: str) -> IntentState:
 
 
 def claimed_again(outbox: Outbox, id: str) -> Queued:
-    """Another worker takes it, once the lease has run out."""
+    """Claim an intent for another worker, once the lease has expired."""
     while True:
         for queued in outbox.claim("other", 1, LONG_S):
             assert queued.id == id

@@ -16,11 +16,11 @@ import inspect
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import util
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -29,12 +29,17 @@ from takeback.core.events import CheckpointTaken, Event, RunBegan, StepBegan
 from takeback.core.record import Record, seal
 from takeback.errors import JournalMoved, UsageError
 from takeback.ports.journal import Head, Journal
+from takeback.testing import big
 from takeback.testing.crash import child_environment
 from takeback.testing.of_journal import OfJournal
+
+T = TypeVar("T")
 
 WRITERS = 6
 EACH = 20
 PROCESSES = 3
+BIG = 1500
+"""So many changes make a record that a journal may want to keep in another form."""
 
 
 class JournalContract(OfJournal):
@@ -179,6 +184,8 @@ class JournalContract(OfJournal):
         fill(journal, 5)
         assert [journal.get(record.seq) for record in journal.read()] == list(journal.read())
         assert [journal.get(seq) for seq in (-1, 0, 6)] == [None, None, None]
+        third, first = list(journal.read())[2], next(iter(journal.read()))
+        assert journal.pick([3, 1, 3, -1, 0, 6, 2**70]) == [first, third] and journal.pick([]) == []
 
     def test_head_is_the_end(self, journal: Journal) -> None:
         assert journal.head() == journal.head("r1") == Head(0, "")
@@ -194,6 +201,20 @@ class JournalContract(OfJournal):
         fill(journal, 25)
         assert list(journal.check()) == []
 
+    def test_what_comes_after_a_record_is_checked_by_itself(self, journal: Journal) -> None:
+        fill(journal, 40)
+        for since in (1, 20, 39, 40):
+            seen: list[object] = []
+
+            def shown(_: str, items: Iterable[T], total: int, seen: list[object] = seen) -> Iterator[T]:
+                seen.append(total)
+                for item in items:
+                    seen.append(item)
+                    yield item
+
+            assert list(journal.check(since=since, progress=shown)) == []
+            assert seen[0] == len(seen) - 1 == 40 - since
+
     def test_sync_and_close_may_come_twice(self, journal: Journal) -> None:
         journal.sync()
         fill(journal, 3)
@@ -201,6 +222,29 @@ class JournalContract(OfJournal):
         journal.sync()
         journal.close()
         journal.close()
+
+    # Records of many changes
+
+    def test_big_records_come_back_as_they_were_written(self, journal: Journal) -> None:
+        fill(journal, 5)
+        records = big.sweep(journal, BIG)
+        fill(journal, 20)
+        by_seq = {record.seq: record for record in journal.read()}
+        assert [by_seq[record.seq] for record in records] == records
+        assert [journal.get(record.seq) for record in reversed(records)] == records[::-1]
+        assert list(journal.find(records[1].envelope.key)) == [records[1]]
+        assert next(iter(journal.read(after=records[1].seq, stream=ids.WORKSPACE))) == records[2]
+        assert_sound(journal, 20)
+
+    def test_a_key_writes_a_big_record_once(self, journal: Journal) -> None:
+        events: list[Event] = [CheckpointTaken("small"), big.ended("a1", big.changes(BIG))]
+        first = journal.append(events, stream=ids.WORKSPACE, key="k")
+        assert journal.append(events, stream=ids.WORKSPACE, key="k") == first
+        assert_sound(journal, 2)
+
+    def test_threads_append_big_records_at_once(self, journal: Journal) -> None:
+        together(lambda writer: big.sweep(journal, BIG // 2, f"t{writer}"))
+        assert_sound(journal, 5 * WRITERS)
 
     # Many at once
 
@@ -258,6 +302,17 @@ class DurableJournalContract(JournalContract):
         assert_sound(again, 22)
         again.close()
 
+    def test_big_records_are_there_again(self, tmp_path: Path) -> None:
+        journal = self.open(tmp_path)
+        records = big.sweep(journal, BIG)
+        journal.close()
+        again = self.open(tmp_path)
+        assert [again.get(record.seq) for record in records] == records
+        more = big.sweep(again, BIG)  # which repeats what another process wrote
+        assert [again.get(record.seq) for record in more] == more
+        assert_sound(again, 10)
+        again.close()
+
     def test_two_views_of_one_journal_agree(self, tmp_path: Path) -> None:
         one, two = self.open(tmp_path), self.open(tmp_path)
         one.append([RunBegan("run")], stream="", expect=0)
@@ -313,7 +368,7 @@ def append_own(journal: Journal, name: str) -> None:
 
 
 def assert_each_once(journal: Journal, names: list[str]) -> None:
-    """Every writer's events are there once and in its order, with nothing besides."""
+    """Check that every writer's events are there once and in order, and nothing else."""
     steps = [record.event.name for record in journal.read() if isinstance(record.event, StepBegan)]
     for name in names:
         for kind in ("own", "shared"):

@@ -80,12 +80,39 @@ class LeaseContract(OfJournal):
     def test_what_has_run_out_goes_to_who_asks(self, leases: LeaseStore) -> None:
         old = taken(leases, "src", ANN, SHORT_S)
         time.sleep(2 * SHORT_S)
-        new = taken(leases, "src/a.py", BOB)
+        new = taken(leases, "src", BOB)
         assert new.fence > old.fence
         assert [(one.fence, one.name, one.holder) for one in new.ended] == [(old.fence, "src", ANN)]
         assert [one.fence for one in leases.all()] == [new.fence]
         assert leases.renew([old.fence, new.fence]) == {new.fence}
         assert leases.release([old.fence]) == frozenset()
+
+    def test_what_has_run_out_and_is_taken_in_part_is_found_by_who_takes_another_part(
+        self, leases: LeaseStore
+    ) -> None:
+        old = taken(leases, "src", ANN, SHORT_S)
+        time.sleep(2 * SHORT_S)
+        parts = [taken(leases, name, BOB) for name in ("src/a.py", "src/b.py")]
+        for part in parts:
+            assert [(one.name, one.holder, one.since_us) for one in part.ended] == [
+                ("src", ANN, old.since_us)
+            ]
+        assert leases.renew([old.fence]) == frozenset()
+        listed = [(one.name, one.holder, one.is_live) for one in leases.all()]
+        assert sorted(listed, key=lambda one: one[0]) == [
+            ("src", ANN, False),
+            ("src/a.py", BOB, True),
+            ("src/b.py", BOB, True),
+        ]
+        leases.release([part.fence for part in parts])
+        assert len(taken(leases, ".", EVE).ended) == 1
+        assert [one.name for one in leases.all()] == ["."]
+
+    def test_what_a_human_had_locked_is_over_with_its_time(self, leases: LeaseStore) -> None:
+        taken(leases, "src", Holder(actor="ann", bound=False), SHORT_S)
+        time.sleep(2 * SHORT_S)
+        taken(leases, "src/a.py", BOB)
+        assert [one.name for one in leases.all()] == ["src/a.py"]
 
     def test_what_has_run_out_and_nobody_wants_can_be_renewed(self, leases: LeaseStore) -> None:
         old = taken(leases, "src", ANN, SHORT_S)

@@ -23,6 +23,7 @@ from takeback.core.leases import Lease
 from takeback.errors import ConflictError, CorruptionError, RunBusy, StoreMoved, TakebackError, UsageError
 from takeback.ports.journal import Journal
 from takeback.ports.relocation import Stored
+from takeback.testing import big
 from takeback.testing.intents import LONG_S, released
 from takeback.testing.lease_contract import ANN, BOB
 
@@ -34,7 +35,7 @@ class MovingContract:
     """Subclass it, with a name that pytest collects."""
 
     def open(self, where: Path) -> Journal:
-        """The journal that is kept in this folder."""
+        """Return the journal that is kept in this folder."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -188,7 +189,7 @@ class MovingContract:
 
 
 def fill(journal: Journal) -> None:
-    """A history with all that is to be kept: streams, keys, intents in each state, numbers of leases."""
+    """A history with all that is to be kept: streams, keys, big records, intents in each state, numbers of leases."""
     journal.append([CheckpointTaken("first")], stream=ids.WORKSPACE, key="one")
     (run,) = journal.append([RunBegan("run")], stream="")
     journal.append([StepBegan("1"), StepBegan("2"), StepBegan("3")], stream=run.id, key="three")
@@ -207,11 +208,12 @@ def fill(journal: Journal) -> None:
         lease = journal.leases.acquire(name, ANN, LONG_S)
         assert isinstance(lease, Lease)
         journal.leases.release([lease.fence])
+    big.sweep(journal, 1500)
     journal.append([CheckpointTaken("last")], stream=ids.WORKSPACE)
 
 
 def carry(journal: Journal, other: Journal, size: int) -> None:
-    """From one to the other, in pieces; as whoever moves a workspace does."""
+    """Copy from one to the other, in pieces, as moving a workspace does."""
     journal.moving.shut(NOTICE)
     other.moving.shut(ON_ITS_WAY)
     every = list(journal.moving.rows())

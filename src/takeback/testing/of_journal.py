@@ -1,4 +1,4 @@
-"""What the contracts of all that lives in a journal share."""
+"""The common base of the contracts of a journal's parts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from takeback.ports.journal import Journal
 
 
 class OfJournal:
-    """Subclass a contract, with a name that pytest collects."""
+    """The base of a contract. Subclass the contract, with a name that pytest collects."""
 
     def open(self, where: Path) -> Journal:
-        """The journal that is kept in this folder; the same one for the same folder."""
+        """Return the journal that is kept in this folder; the same one for the same folder."""
         raise NotImplementedError
 
     @pytest.fixture
     def journal(self, tmp_path: Path) -> Iterator[Journal]:
-        """One that is sound afterwards."""
+        """Yield a journal, and check it afterwards."""
         journal = self.open(tmp_path)
         yield journal
         assert list(journal.check()) == []

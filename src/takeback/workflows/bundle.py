@@ -1,7 +1,7 @@
-"""Makes the single-file scripts from these modules; `./dev docs` writes them.
+"""The maker of the single-file scripts; `./dev docs` writes them.
 
 A script is the modules one after the other, without their imports of each other. So the command line, Python and
-a copied file do the same, and a test looks that the copies in scripts/ are today's.
+a copied file do the same, and a test checks that the copies in scripts/ are current.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ ABOUT = {
 }
 
 HEAD = """\
-One file that needs only Python 3.11: copy it where it is needed. It is made from Takeback's own modules by
-`./dev docs`; change it there."""
+A single file that needs only Python 3.11: copy it wherever you need it. `./dev docs` generates it from Takeback's
+modules; make changes there."""
 
-# These serve only annotations, which nobody evaluates; loading them would take time.
+# These serve only annotations, which are never evaluated; loading them would take time.
 FOR_TYPES_ONLY = {"typing", "collections.abc"}
 
 
 def script(name: str) -> str:
-    """The text of one script."""
+    """Return the text of one script."""
     plain: set[str] = set()
     named: dict[str, set[str]] = {}
     bodies, defined = [], set[str]()
@@ -82,7 +82,7 @@ def _definitions(tree: ast.Module) -> set[str]:
 
 
 def _body(tree: ast.Module, text: str) -> str:
-    """What follows the docstring and the imports, as it is written."""
+    """Return the source text after the docstring and the imports."""
     last = max(node.end_lineno or 0 for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))
     return "\n".join(text.splitlines()[last:]).strip("\n") + "\n"
 

@@ -1,8 +1,8 @@
 """The checkpoints of a workspace: start, update, resume, complete, list, prune.
 
-They lie in memory/checkpoints at the root, and in agents/NAME/memory/checkpoints for one agent. Every change is
-made under one kernel lock of the workspace, for the length of one command. Who works on a workflow stands beside
-it in NAME.lock: that outlives the command, as the work does.
+They are stored in memory/checkpoints at the root, or in agents/NAME/memory/checkpoints for one agent. Every change
+is made under one kernel lock of the workspace, held for one command. NAME.lock beside a checkpoint says who works on
+the workflow: it outlives the command, as the work does.
 """
 
 from __future__ import annotations
@@ -66,31 +66,31 @@ class Checkpoints:
     # Looking
 
     def entries(self) -> list[CheckpointFile]:
-        """Every checkpoint, readable or not."""
+        """Return every checkpoint, readable or not."""
         return self._places.entries()
 
     def get(self, workflow: str) -> CheckpointFile:
-        """The checkpoint of this workflow; one that is not there or not whole is an error."""
+        """Return the checkpoint of this workflow. Raise if it is missing or damaged."""
         entry = self._places.find(workflow)
         if entry is None:
             raise UsageError(
                 f"there is no workflow {workflow} in {self.root}; nothing was done",
-                hint="`list` shows what there is; `start` begins one",
+                hint="`list` shows the existing ones; `start` begins one",
             )
         if entry.record is None:
             raise CorruptionError(
                 f"{entry.path} cannot be trusted: {entry.reason}. It was left as it is",
-                hint="bring it back from a copy, or begin anew with `start --force`, which sets it aside",
+                hint="restore it from a copy, or start over with `start --force`, which sets it aside",
             )
         return entry
 
     def holder(self, entry: CheckpointFile) -> dict[str, Any] | None:
-        """Who holds this workflow, if that process may still be at work."""
+        """Return who holds this workflow, if that process may still be at work."""
         holder = self._last_holder(entry)
         return holder if holder and lives(holder, self._clock()) else None
 
     def meant(self, owner_pid: int) -> str:
-        """The workflow that is meant where none is named: that of this session, or the only unfinished one."""
+        """Return the workflow to use if none is named: this session's, or the only unfinished one."""
         token = os.environ.get(TOKEN_VARIABLE, "")
         found = [
             e
@@ -104,17 +104,17 @@ class Checkpoints:
         if not chosen:
             raise UsageError(
                 f"there is no unfinished workflow in {self.root}; nothing was done",
-                hint="`list` shows what there is; `start` begins one",
+                hint="`list` shows the existing ones; `start` begins one",
             )
         if len(chosen) > 1:
             raise UsageError(
                 f"several workflows are unfinished: {some(sorted(e.id for e in chosen))}; nothing was done",
-                hint="say which with --workflow",
+                hint="name one with --workflow",
             )
         if not mine and (holder := self.holder(chosen[0])):
             raise RunBusy(
                 f"{chosen[0].id} is held by {in_words(holder)}; nothing was done",
-                hint=f"leave it to that process, or say --workflow {chosen[0].id} if you speak for it",
+                hint=f"leave it to that process; if you act for it, add --workflow {chosen[0].id}",
             )
         return chosen[0].id
 
@@ -138,11 +138,11 @@ class Checkpoints:
         per_agent: bool = False,
         owner_pid: int | None = None,
     ) -> dict[str, Any]:
-        """Begin a workflow, or find it begun: the same id with the same key is the same workflow.
+        """Start a workflow, or return it if it was started before: the same id and key mean the same workflow.
 
-        It is held for the owner, if there is one; RunBusy where another living process holds it. The key is that of
-        the workflow itself if none is given, the agent is who works here, and the first of the steps is the first
-        that remains.
+        Hold it for the owner, if one is given; raise RunBusy if another living process holds it. Defaults: the key
+        is the id of the workflow, the agent is the one that the environment names, and the current step is the
+        first remaining one.
         """
         agent = agent_here() if agent is None else agent
         key, remaining = workflow if key is None else key, list(remaining or ())
@@ -199,11 +199,11 @@ class Checkpoints:
         token: str = "",
         force: bool = False,
     ) -> dict[str, Any]:
-        """Write down how far it is, and renew the lease of whoever holds it.
+        """Record the progress of a workflow, and renew its holder's lease.
 
-        ConflictError where it is called done and steps were never done; `force` ends it all the same.
+        Raise ConflictError if it is declared done while steps are not; `force` ends it anyway.
         """
-        self.get(workflow)  # where there is none, nothing is made either
+        self.get(workflow)  # raises before a folder is created
         with self._alone():
             entry = self.get(workflow)
             assert entry.record is not None
@@ -226,9 +226,9 @@ class Checkpoints:
     def complete(
         self, workflow: str, *, owner_pid: int | None = None, token: str = "", force: bool = False
     ) -> dict[str, Any]:
-        """It is done. The file stays until it has expired and is pruned; the lock is released.
+        """Mark a workflow as done and release its lock. The file stays until it expires and is pruned.
 
-        The last step is done with it. Other steps that were never done stay in the file, if `force` is given.
+        This also completes the last step. With `force`, other steps that were never done stay in the file.
         """
         record = self.get(workflow).record
         if record and record["status"] == "done":
@@ -245,9 +245,9 @@ class Checkpoints:
         again: bool = False,
         skipped: Callable[[str], None] = lambda _: None,
     ) -> tuple[dict[str, Any], str] | None:
-        """Take the lock of the first unfinished workflow that nobody holds; give its record and a token.
+        """Take the lock of the first unfinished workflow without a holder; return its record and a token.
 
-        If none is free, `again` gives back what this very owner holds, and `steal` takes what another holds.
+        If none is free, `again` returns one that this same owner holds, and `steal` takes one that another holds.
         """
         if not (self._places.find(workflow) if workflow else self._places.folders()):
             return None
@@ -262,13 +262,15 @@ class Checkpoints:
                     if holder is None:
                         return entry.record, self._hold(entry, owner_pid)
                     if holder.get("token") == os.environ.get(TOKEN_VARIABLE, "-"):
-                        return entry.record, str(holder["token"])  # it was started for this workflow
+                        return entry.record, str(
+                            holder["token"]
+                        )  # this process was started for this workflow
                     if again and is_same(holder, owner_pid):
                         own.append(entry)
                         continue
                     held.append(entry)
                     skipped(f"{entry.id} is held by {in_words(holder)}")
-            # What is held is taken by force only if nothing was free.
+            # A held workflow is taken by force only if none was free.
             for entry in [*own, *(held if steal else ())]:
                 if entry.record:
                     return entry.record, self._hold(
@@ -277,7 +279,7 @@ class Checkpoints:
         return None
 
     def release(self, workflow: str, token: str) -> None:
-        """Let go of a workflow that is not finished, so that the next one can resume it."""
+        """Release an unfinished workflow, so that another process can resume it."""
         with self._alone():
             entry = self._places.find(workflow)
             holder = entry and self._last_holder(entry)
@@ -285,7 +287,7 @@ class Checkpoints:
                 entry.folder.remove(entry.id + GUARD)
 
     def hand_to(self, workflow: str, token: str, pid: int) -> None:
-        """Whoever has the token gives its lock to another process."""
+        """Pass the lock from the holder of the token to another process."""
         with self._alone():
             entry = self.get(workflow)
             holder = self.holder(entry)
@@ -294,12 +296,12 @@ class Checkpoints:
             self._hold(entry, pid, holder)
 
     def prune(self, *, dry_run: bool = False, keep_days: float | None = None) -> list[tuple[str, str]]:
-        """Clean up what has expired and is held by nobody. Says what was done to each: removed, or set aside.
+        """Clean up expired workflows without a holder. Return each path with what was done: removed, or set aside.
 
-        With `keep_days`, what has been finished or expired for longer than that.
+        With `keep_days`, clean up those that were finished or expired more than so many days ago.
 
-        Unfinished work is set aside for 30 days more before it goes: a clock that runs ahead for a day must not
-        cost anybody their work. What cannot be read is never touched.
+        Unfinished work is set aside for 30 more days before it is deleted: a clock that runs ahead for a day must
+        not cost anyone their work. Unreadable files are never touched.
         """
         if not self._places.folders():
             return []
@@ -327,7 +329,7 @@ class Checkpoints:
         for folder in self._places.folders():
             aside = self._places.quietly((*self._places.parts(folder), ASIDE))
             for name in aside.names() if aside else ():
-                # Its own time is that of the move: it was renewed then.
+                # Its mtime is the time of the move: _set_aside renewed it.
                 if aside and 0 <= ASIDE_DAYS * DAY_S < now_s - aside.modified_s(name):
                     if not dry_run:
                         aside.remove(name)
@@ -337,23 +339,23 @@ class Checkpoints:
         for other in self.entries():
             if other.record and other.id != workflow and other.record["idempotencyKey"] == key:
                 raise ConflictError(
-                    f"this idempotency key belongs to the workflow {other.id}; nothing was started",
-                    hint="a key stands for one piece of work: use that workflow, or another key",
+                    f"this idempotency key belongs to workflow {other.id}; nothing was started",
+                    hint="a key stands for one piece of work: continue that workflow, or use another key",
                 )
 
     def _make_way(self, entry: CheckpointFile, *, force: bool) -> None:
-        """Set the old checkpoint aside, if that was asked for and nobody is at work on it."""
+        """Set the old checkpoint aside, if the caller asked for that and no process works on it."""
         if holder := self.holder(entry):
             raise ConflictError(
                 f"{entry.id} is held by {in_words(holder)}; nothing was changed",
-                hint="wait until it is done, or take it over with `resume --steal-lock`",
+                hint="wait until that process is done, or take it over with `resume --steal-lock`",
             )
         if not force and entry.record is None:
             self.get(entry.id)
         if not force:
             raise ConflictError(
                 f"{entry.id} was started with another idempotency key; nothing was changed",
-                hint="`resume` continues it; `start --force` sets it aside and begins anew",
+                hint="`resume` continues it; `start --force` sets it aside and starts over",
             )
         self._set_aside(entry)
 
@@ -369,7 +371,7 @@ class Checkpoints:
         entry.folder.sync()
 
     def _hold(self, entry: CheckpointFile, pid: int, before: dict[str, Any] | None = None) -> str:
-        """Make this process the holder. Whoever had it before keeps its token, if it is handed on."""
+        """Make this process the holder. It gets the token of the holder `before`, if that one hands it on."""
         now_s = self._clock()
         holder = renewed(describe(pid, now_s), now_s)
         if before:
@@ -378,7 +380,7 @@ class Checkpoints:
         return str(holder["token"])
 
     def _take(self, entry: CheckpointFile, owner_pid: int) -> None:
-        """Make this process the holder, if it is not already, and nobody else is."""
+        """Make this process the holder, unless it already is. Raise if another process is."""
         holder = self.holder(entry)
         if holder is None:
             self._hold(entry, owner_pid)
@@ -389,14 +391,14 @@ class Checkpoints:
             )
 
     def _last_holder(self, entry: CheckpointFile) -> dict[str, Any] | None:
-        """Who held it last, alive or not."""
+        """Return who held it last, alive or not."""
         try:
             return decode_holder(entry.folder.read(entry.id + GUARD))
         except (FileNotFoundError, CorruptionError):
             return None
 
     def _keep_hold(self, entry: CheckpointFile, owner_pid: int | None, token: str) -> None:
-        """Renew the lease. Who says who they are is checked; who does not is taken for the holder."""
+        """Renew the lease. Check a caller who names a process or token; take any other caller for the holder."""
         holder = self.holder(entry)
         token = token or os.environ.get(TOKEN_VARIABLE, "")
         if holder is None:
@@ -421,13 +423,13 @@ class Checkpoints:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One command at a time, in the whole workspace: keys are unique in all of it."""
+        """Let one command at a time work in the whole workspace: keys are unique in all of it."""
         with self._places.make(*PLACE).locked(GUARD):
             yield
 
 
 def _is_for(holder: dict[str, Any], owner_pid: int | None, token: str) -> bool:
-    """Whether it is held for whoever says this of themselves."""
+    """Return True if the caller with this token, or this process or one above it, is the holder."""
     return bool(token and holder.get("token") == token) or (
         owner_pid is not None and is_of(holder, owner_pid)
     )

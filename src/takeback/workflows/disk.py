@@ -21,7 +21,7 @@ _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def sync(fd: int) -> None:
-    """Make it survive a power cut. On macOS fsync alone leaves it in the disk's own cache."""
+    """Flush to the disk, to survive a power cut. On macOS fsync alone leaves data in the disk's own cache."""
     if sys.platform == "darwin":
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:
@@ -29,7 +29,7 @@ def sync(fd: int) -> None:
 
 
 class CheckpointFolder:
-    """One open folder. Its files are named relative to it, so that nobody can swap it for another meanwhile."""
+    """One open folder. Its files are opened relative to it, so that no other folder can be swapped in meanwhile."""
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
@@ -37,7 +37,7 @@ class CheckpointFolder:
 
     @classmethod
     def find(cls, root: str, *parts: str, create: bool = False) -> CheckpointFolder | None:
-        """The folder at these parts below the root; None where it is not there and is not to be made."""
+        """Return the folder at these parts below the root, or None if it is missing and `create` is false."""
         path, fd = root, -1
         try:
             fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -53,8 +53,8 @@ class CheckpointFolder:
                 os.close(fd)
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise RefusedError(
-                    f"{path} is a link or no folder; nothing was done",
-                    hint="checkpoints are kept in real folders of the workspace only",
+                    f"{path} is a link or not a folder; nothing was done",
+                    hint="checkpoints are kept only in real folders of the workspace",
                 ) from error
             raise failed(path, error) from error
         return cls(path, fd)
@@ -63,7 +63,7 @@ class CheckpointFolder:
         return sorted(os.listdir(self.fd))
 
     def read(self, name: str) -> bytes:
-        """The bytes of a regular file. FileNotFoundError where there is none; CorruptionError for anything else."""
+        """Return the bytes of a file. Raise FileNotFoundError if it is missing, CorruptionError if it is unusable."""
         try:
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self.fd)
         except FileNotFoundError:
@@ -76,7 +76,7 @@ class CheckpointFolder:
         try:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
-                raise CorruptionError("it is no file")
+                raise CorruptionError("it is not a regular file")
             if found.st_size > FILE_BYTES_MAX:
                 raise CorruptionError("it is too large")
             return os.read(fd, FILE_BYTES_MAX + 1)
@@ -89,7 +89,7 @@ class CheckpointFolder:
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_mtime
 
     def write(self, name: str, data: bytes) -> None:
-        """Replace a file as a whole. When this returns, it survives a power cut. Called under the lock only."""
+        """Replace a whole file. When this returns, it survives a power cut. Call it only under the lock."""
         fresh = f".{name}.tmp"
         try:
             self.remove(fresh)  # left by a writer that was killed
@@ -122,7 +122,7 @@ class CheckpointFolder:
             raise BackendError(
                 f"{self.path} was changed, but the disk did not confirm it ({error.strerror}); "
                 "it may not survive a power cut",
-                hint="look at the disk, then repeat the command",
+                hint="check the disk, then repeat the command",
             ) from error
 
     def remove(self, name: str) -> None:
@@ -136,7 +136,7 @@ class CheckpointFolder:
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Alone, for the length of one command: a kernel lock, which ends with its holder."""
+        """Hold a kernel lock for the length of one command; it ends with the process that holds it."""
         try:
             fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.fd)
         except OSError as error:
@@ -159,7 +159,7 @@ class CheckpointFolder:
 
 
 def _enter(fd: int, part: str, *, create: bool, private: bool) -> int:
-    """The folder below, opened; -1 where it is not there and is not to be made."""
+    """Open the folder below and return its descriptor, or -1 if it is missing and `create` is false."""
     try:
         return os.open(part, _OPEN_FOLDER, dir_fd=fd)
     except FileNotFoundError:
@@ -167,7 +167,7 @@ def _enter(fd: int, part: str, *, create: bool, private: bool) -> int:
             return -1
     try:
         os.mkdir(part, 0o700 if private else 0o777, dir_fd=fd)
-        sync(fd)  # the new folder's name is to survive a power cut, like what will be in it
+        sync(fd)  # the new folder's name has to survive a power cut, like its content
     except FileExistsError:
         pass
     return os.open(part, _OPEN_FOLDER, dir_fd=fd)
@@ -184,5 +184,5 @@ def _try_lock(fd: int) -> bool:
 def failed(path: str, error: OSError) -> BackendError:
     return BackendError(
         f"{path} cannot be written: {error.strerror or error}; nothing was changed",
-        hint="see its permissions and the space on its disk, then repeat the command",
+        hint="check its permissions and the space on its disk, then repeat the command",
     )

@@ -1,4 +1,4 @@
-"""A log of looks: lines of JSON that only their user can read, cut into parts by size."""
+"""A log of checks: lines of JSON that only their user can read, rotated by size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOGS_KEPT = 5
 
 
 def log_line(path: str, details: dict[str, Any], at_s: float | None = None) -> None:
-    """Add a line to the log, with its time. A part that is full is set aside, and the oldest part goes."""
+    """Append a line with its time to the log. Rotate a full log, and drop the oldest one."""
     line = json.dumps({"at": iso(time.time() if at_s is None else at_s), **details}) + "\n"
     try:
         if os.path.exists(path) and os.path.getsize(path) + len(line) > LOG_BYTES_MAX:
@@ -27,4 +27,4 @@ def log_line(path: str, details: dict[str, Any], at_s: float | None = None) -> N
         with os.fdopen(fd, "w") as file:
             file.write(line)
     except OSError as error:
-        raise BackendError(f"{path} cannot be written: {error.strerror}; the look was not logged") from error
+        raise BackendError(f"{path} cannot be written: {error.strerror}; the check was not logged") from error

@@ -1,7 +1,7 @@
-"""Watching without a model: one look, an alert for each stale state, once, and what is long over is cleaned up.
+"""The monitor, which needs no model: each check alerts once for each stale state, and cleans up old workflows.
 
-What was told to whom stands in a file, written after each delivery. So a notifier that fails is tried again at
-the next look, and one that was reached is left in peace until the workflow moves and is stale again.
+A file records which notifier was reached about what, and is written after each delivery. So a notifier that fails is
+tried again at the next check, and one that was reached hears nothing until the workflow moves and is stale again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEEP_DAYS = 7.0
 
 
 class Monitor:
-    """The monitor of one workspace. Its settings, memory and log lie in a folder of Takeback's own state."""
+    """The monitor of one workspace. Its settings, memory and log are in a folder of Takeback's own state."""
 
     def __init__(self, root: Path, state: Path, clock: Callable[[], float] = time.time) -> None:
         self.root = root
@@ -45,12 +45,12 @@ class Monitor:
         self._write(SETTINGS, {"root": str(self.root), **settings})
 
     def forget(self) -> None:
-        """No settings any more. The log stays, for audit."""
+        """Delete the settings and the record of alerts. The log stays, for audit."""
         for name in (SETTINGS, TOLD):
             (self.state / name).unlink(missing_ok=True)
 
     def run(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Look once. Gives what is stale, and what went wrong while telling."""
+        """Check once. Return what is stale, and the errors of the notifiers."""
         folder = self._folder()
         try:
             with folder.locked(GUARD):
@@ -59,7 +59,7 @@ class Monitor:
             folder.close()
 
     def last_look(self) -> dict[str, Any] | None:
-        """The last line of the log."""
+        """Return the last line of the log."""
         try:
             lines = (self.state / LOG).read_text("utf-8").splitlines()
             return dict(json.loads(lines[-1])) if lines else None
@@ -113,7 +113,7 @@ class Monitor:
         except (ValueError, CorruptionError) as error:
             raise CorruptionError(
                 f"{self.state / name} cannot be read ({error}); nothing was done",
-                hint="`takeback monitor install` writes it anew",
+                hint="`takeback monitor install` writes it again",
             ) from error
         finally:
             folder.close()
@@ -129,12 +129,14 @@ class Monitor:
         try:
             self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise BackendError(f"{self.state} cannot be made: {error.strerror}; nothing was done") from error
+            raise BackendError(
+                f"{self.state} cannot be created: {error.strerror}; nothing was done"
+            ) from error
         folder = CheckpointFolder.find(str(self.state))
         assert folder is not None
         return folder
 
 
 def _key(finding: dict[str, Any]) -> str:
-    """One stale state: this file as it is now."""
+    """Return a name for one stale state: this file with its present content."""
     return f"{finding['file']} {finding['state']}"

@@ -1,6 +1,6 @@
-"""How an alert reaches somebody: a command, a webhook, the desktop, or anything that apprise reaches.
+"""Notifiers of alerts: a command, a webhook, the desktop, or any service that apprise supports.
 
-A notifier is one text, KIND or KIND:TARGET. It may hold a secret (most webhook addresses do), so it is kept with
+A notifier is one text, KIND or KIND:TARGET. It may contain a secret (most webhook addresses do), so it is kept with
 Takeback's own state and shown only up to where the secret begins.
 """
 
@@ -22,23 +22,23 @@ WEBHOOK_S = 10
 
 
 def check_notifier(text: str) -> str:
-    """This notifier, if it can be one."""
+    """Return this notifier. Raise UsageError if it is not valid."""
     kind, _, target = text.partition(":")
     if kind not in KINDS or bool(target) == (kind == "desktop"):
         raise UsageError(
-            f"{shown(text)} is no notifier; nothing was done",
-            hint="one of command:COMMAND, webhook:URL, desktop, apprise:URL",
+            f"{shown(text)} is not a notifier; nothing was done",
+            hint="use command:COMMAND, webhook:URL, desktop or apprise:URL",
         )
     if kind == "webhook" and not all(_address(target)):
-        raise UsageError("a webhook is a whole address with https:// or http://; nothing was done")
+        raise UsageError("a webhook needs a full address with https:// or http://; nothing was done")
     return text
 
 
 def _address(url: str) -> tuple[str, str]:
-    """The scheme and the host of a web address; empty where it has none."""
+    """Return the scheme and the host of a web address, or empty texts if it is not one."""
     try:
         parts = urlsplit(url)
-        _ = parts.port  # a port that is no number is found only when it is asked for
+        _ = parts.port  # raises if the port is not a number
         host = parts.hostname or ""
     except ValueError:
         return "", ""
@@ -46,7 +46,7 @@ def _address(url: str) -> tuple[str, str]:
 
 
 def shown(text: str) -> str:
-    """A notifier without what may be a secret in it."""
+    """Return a notifier without the part that may be a secret."""
     kind, _, target = text.partition(":")
     if kind == "webhook":
         scheme, host = _address(target)
@@ -55,19 +55,19 @@ def shown(text: str) -> str:
         return f"{kind}:{target.split()[0] if target.split() else ''} …"
     if kind == "apprise":
         return f"{kind}:{target.partition(':')[0]}://…" if "://" in target else f"{kind}:…"
-    # Of what is no notifier nobody knows where its secret begins.
+    # In a text that is not a notifier, a secret may begin anywhere.
     return f"{kind[:20]}:…" if target else kind[:20]
 
 
 def send(notifier: str, message: str, findings: list[dict[str, Any]]) -> None:
-    """Send it, or raise BackendError with what went wrong."""
+    """Send the alert. Raise BackendError if that fails."""
     kind, _, target = notifier.partition(":")
     try:
         KINDS[kind](target, message, findings)
     except BackendError:
         raise
     except (OSError, ValueError, LookupError, HTTPException, subprocess.SubprocessError) as error:
-        # Its own words may repeat an address; only its kind is told.
+        # The error's text may repeat the address, so only its kind is reported.
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise BackendError(f"{shown(notifier)} was not reached: {reason}") from None
 

@@ -1,8 +1,7 @@
-"""Who holds a workflow, and whether that process still lives.
+"""The holder of a workflow, and whether that process is still alive.
 
-A process is told by its number and its start, since numbers are used again; and by the machine and the process
-namespace in which that number means anything. Where the number says nothing (another machine, another
-container) the lease decides.
+A process is identified by its number and its start time, since numbers are reused, and by the machine and process
+namespace in which that number is valid. For a process of another machine or container, the lease decides.
 """
 
 from __future__ import annotations
@@ -17,27 +16,27 @@ from takeback.workflows.record import SAFE_NAME, iso, seconds
 
 LEASE_S = 900.0
 TOKEN_VARIABLE = "TAKEBACK_WORKFLOW_TOKEN"
-"""In the environment of a command that was started for a workflow which is already held for it."""
+"""Set in the environment of a command that was started for a workflow; the workflow is already held for it."""
 
 
 def here() -> dict[str, str]:
-    """Where process numbers mean what they mean to us."""
+    """Return the machine, boot and process namespace in which our process numbers are valid."""
     return {"host": os.uname().nodename, "boot": _boot(), "space": _namespace()}
 
 
 def describe(pid: int, now_s: float) -> dict[str, Any]:
-    """A new holder: this process, from now on."""
+    """Return a new holder: this process, from now on."""
     began = started(pid)
     if not began:
         raise UsageError(
             f"process {pid} is not running, so it cannot hold a workflow; nothing was done",
-            hint="name a living process with --owner-pid: the agent itself, not a shell that ends at once",
+            hint="name a running process with --owner-pid: the agent itself, not a shell that ends at once",
         )
     return {"pid": pid, "started": began, **here(), "token": os.urandom(8).hex(), "acquiredAt": iso(now_s)}
 
 
 def agent_here() -> str:
-    """Who works here, as far as the environment says."""
+    """Return the name of the agent or user that the environment names."""
     names = (os.environ.get(name, "") for name in ("TAKEBACK_ACTOR", "LOGNAME", "USER"))
     return next((name for name in names if SAFE_NAME.fullmatch(name)), "agent")
 
@@ -51,11 +50,11 @@ def encode_holder(holder: dict[str, Any]) -> bytes:
 
 
 def decode_holder(data: bytes) -> dict[str, Any] | None:
-    """What a lock file says. None where it says nothing of use: then nobody can be shown to hold it."""
+    """Return the holder that a lock file names, or None if it cannot be read as one: then no holder is known."""
     try:
         text = data.decode()
         if text[:1].isdigit():
-            # The restart-recovery skill writes only the time. Its holder cannot be asked; the lease decides.
+            # The restart-recovery skill writes only the time. Its holder is not known, so the lease decides.
             return {"pid": 0, "started": "", "host": "", "leaseUntil": iso(seconds(text.strip()) + LEASE_S)}
         holder = json.loads(text)
         texts = [holder[name] for name in ("started", "host", "boot", "space", "token", "leaseUntil")]
@@ -66,36 +65,36 @@ def decode_holder(data: bytes) -> dict[str, Any] | None:
 
 
 def lives(holder: dict[str, Any], now_s: float) -> bool:
-    """Whether the holder may still be at work. No clock is asked where the kernel can tell."""
+    """Return True if the holder may still be at work. The clock decides only if the kernel cannot."""
     this = here()
     there = {name: holder.get(name, "") for name in this}
     if there == this:
         return bool(started(holder["pid"]) == holder["started"])
     if there["host"] == this["host"] and there["boot"] and this["boot"] and there["boot"] != this["boot"]:
-        return False  # this machine was restarted, and nothing survives that
+        return False  # this machine was restarted, and no process survives that
     return now_s < seconds(holder["leaseUntil"])
 
 
 def is_of(holder: dict[str, Any], owner_pid: int) -> bool:
-    """Whether this process holds it, or one of those that it was started by."""
+    """Return True if the holder is this process or one of its ancestors."""
     if any(holder.get(name) != value for name, value in here().items()):
         return False
     return any(holder["pid"] == pid and holder["started"] == started(pid) for pid in _lineage(owner_pid))
 
 
 def is_same(holder: dict[str, Any], owner_pid: int) -> bool:
-    """Whether just this process holds it. Those that it started may be several, and only one may have the work."""
+    """Return True if the holder is exactly this process, and not just an ancestor: only one child may do the work."""
     return holder["pid"] == owner_pid and is_of(holder, owner_pid)
 
 
 def in_words(holder: dict[str, Any]) -> str:
     if not holder["pid"]:
-        return f"somebody until {holder['leaseUntil']}"
+        return f"an unknown process until {holder['leaseUntil']}"
     return f"process {holder['pid']} on {holder['host'] or 'this machine'}"
 
 
 def started(pid: int) -> str:
-    """When a process began; empty where it is not running. A zombie has ended: only its parent has not noticed."""
+    """Return the start time of a process, or "" if it is not running. A zombie has ended and is not running."""
     if sys.platform != "linux":
         return _asked_ps(pid, "lstart")
     fields = _stat(pid)
@@ -103,7 +102,7 @@ def started(pid: int) -> str:
 
 
 def _lineage(pid: int) -> list[int]:
-    """A process and those above it."""
+    """Return a process and its ancestors."""
     found: list[int] = []
     while pid > 1 and pid not in found:
         found.append(pid)

@@ -1,4 +1,4 @@
-"""Where the checkpoints of a workspace lie: memory/checkpoints, and agents/NAME/memory/checkpoints."""
+"""The folders of a workspace's checkpoints: memory/checkpoints, and agents/NAME/memory/checkpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_OURS = {RESERVED + SUFFIX}
 
 
 class CheckpointFile:
-    """One file in a folder of checkpoints: a record, or the reason why there is none."""
+    """One file in a folder of checkpoints: its record, or the reason why it cannot be read."""
 
     def __init__(
         self, folder: CheckpointFolder, id: str, record: dict[str, Any] | None, reason: str = ""
@@ -48,7 +48,7 @@ class CheckpointFolders:
         self._open.clear()
 
     def entries(self) -> list[CheckpointFile]:
-        """Every checkpoint. A bad file is one entry among the others, and blocks none of them."""
+        """Return every checkpoint. A bad file is an entry like the others, and blocks none of them."""
         return [
             self._entry(folder, name.removesuffix(SUFFIX))
             for folder in self.folders()
@@ -57,25 +57,25 @@ class CheckpointFolders:
         ]
 
     def find(self, workflow: str) -> CheckpointFile | None:
-        """The file of this workflow, wherever it lies."""
+        """Return the file of this workflow, in whichever folder it is."""
         safe_name(workflow, "the id of a workflow")
         found = [folder for folder in self.folders() if workflow + SUFFIX in folder.names()]
         if len(found) > 1:
             raise ConflictError(
-                f"{workflow} is there twice, in {found[0].path} and in {found[1].path}; nothing was changed",
-                hint="move one of the two files away",
+                f"{workflow} exists twice, in {found[0].path} and in {found[1].path}; nothing was changed",
+                hint="move one of the two files elsewhere",
             )
         return self._entry(found[0], workflow) if found else None
 
     def folders(self) -> list[CheckpointFolder]:
-        """Every folder of checkpoints that is there."""
+        """Return every existing folder of checkpoints."""
         agents = self.quietly((AGENTS,))
         names = agents.names() if agents else []
         places = [PLACE, *((AGENTS, name, *PLACE) for name in names)]
         return [folder for parts in places if (folder := self.quietly(parts))]
 
     def folder(self, *parts: str) -> CheckpointFolder | None:
-        """The folder at these parts, if it is there."""
+        """Return the folder at these parts, if it exists."""
         if parts not in self._open:
             folder = CheckpointFolder.find(self.root, *parts)
             if folder is None:
@@ -84,7 +84,8 @@ class CheckpointFolders:
         return self._open[parts]
 
     def quietly(self, parts: tuple[str, ...]) -> CheckpointFolder | None:
-        """An agent's folder that is a link, no folder, or closed to us is not looked into, and blocks no other."""
+        """Return the folder. Return None for an agent's that is a link, not a folder, or unreadable: it blocks no
+        other."""
         try:
             return self.folder(*parts)
         except (ConflictError, BackendError):
@@ -93,7 +94,7 @@ class CheckpointFolders:
             return None
 
     def make(self, *parts: str) -> CheckpointFolder:
-        """The folder at these parts, made where it is missing."""
+        """Return the folder at these parts; create it if it is missing."""
         found = self.folder(*parts) or CheckpointFolder.find(self.root, *parts, create=True)
         assert found is not None
         self._open[parts] = found
@@ -106,6 +107,6 @@ class CheckpointFolders:
         try:
             return CheckpointFile(folder, id, decoded(folder.read(id + SUFFIX), id))
         except FileNotFoundError:
-            return CheckpointFile(folder, id, None, "it has just gone")
+            return CheckpointFile(folder, id, None, "it was deleted just now")
         except CorruptionError as error:
             return CheckpointFile(folder, id, None, error.message)

@@ -1,6 +1,6 @@
 """The monitor in the host's own scheduler: a systemd user timer, a line of cron, a launchd agent.
 
-A schedule gives the files that it needs as text, so that they can be shown and verified without being installed.
+A schedule returns the files that it needs as text, so that they can be shown and verified without being installed.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Schedule:
     def __init__(
         self, name: str, words: Sequence[str], every_min: int, home: Path, first_min: int = 0
     ) -> None:
-        """`first_min` is how long after a start of the machine it runs first, where that can be said."""
+        """`first_min` is the delay of the first run after the machine starts, if the scheduler supports one."""
         if not 1 <= every_min <= EVERY_MIN_MAX:
-            raise UsageError(f"--every-min is a number from 1 to {EVERY_MIN_MAX}; nothing was installed")
+            raise UsageError(f"--every-min must be a number from 1 to {EVERY_MIN_MAX}; nothing was installed")
         self.name = name
         self.words = list(words)
         self.every_min = every_min
@@ -38,24 +38,24 @@ class Schedule:
         self.first_min = first_min or every_min
 
     def files(self) -> dict[Path, bytes]:
-        """Every file that is written, with its text."""
+        """Return every file to write, with its text."""
         raise NotImplementedError
 
     def begin(self) -> None:
-        """Let the scheduler know."""
+        """Register with the scheduler."""
 
     def end(self) -> None:
-        """Let the scheduler know that it is over; no error where it never began."""
+        """Deregister from the scheduler; do nothing if it was never registered."""
 
     def lingers(self) -> bool:
-        """Whether it runs also while its user is not logged in."""
+        """Return True if it also runs while its user is not logged in."""
         return True
 
     def linger(self) -> None:
-        """Let it run also while its user is not logged in."""
+        """Let it run while its user is not logged in, too."""
 
     def is_usable(self) -> bool:
-        """Whether this machine has it, as far as that has to be known."""
+        """Return False if this machine is known not to have this scheduler."""
         return True
 
     def is_installed(self) -> bool:
@@ -80,7 +80,7 @@ class Systemd(Schedule):
         folder = self.home / ".config/systemd/user"
         service = f"""\
 [Unit]
-Description=Takeback: look for workflows that nobody works on any more
+Description=Takeback: look for abandoned workflows
 
 [Service]
 Type=oneshot
@@ -113,7 +113,7 @@ WantedBy=timers.target
 
     def lingers(self) -> bool:
         if not shutil.which("loginctl"):
-            return True  # whoever keeps the user's manager going here, it is not logind
+            return True  # without logind, something else keeps the user's manager running
         asked = _run(["loginctl", "show-user", str(os.getuid()), "--property=Linger", "--value"])
         return asked.stdout.strip() == "yes"
 
@@ -122,8 +122,8 @@ WantedBy=timers.target
         if done.returncode:
             raise BackendError(
                 f"`loginctl enable-linger` failed: {done.stderr.strip() or done.returncode}. The timer is installed, "
-                "and runs only while you are logged in",
-                hint="an administrator can run: loginctl enable-linger YOUR-NAME",
+                "but runs only while you are logged in",
+                hint="ask an administrator to run: loginctl enable-linger YOUR-NAME",
             )
 
     def remove(self) -> None:
@@ -195,7 +195,7 @@ class Cron(Schedule):
     def _put(self, table: str) -> None:
         done = _run(["crontab", "-"], text=table)
         if done.returncode:
-            raise BackendError(f"the crontab was not accepted: {done.stderr.strip()}; it is as it was")
+            raise BackendError(f"the crontab was not accepted: {done.stderr.strip()}; it is unchanged")
 
 
 def schedule(
@@ -206,20 +206,20 @@ def schedule(
 
 
 def best_kind() -> str:
-    """The scheduler that this machine runs."""
+    """Return the kind of scheduler that this machine runs."""
     if sys.platform == "darwin":
         return "launchd"
     if shutil.which("systemctl") and not _run(["systemctl", "--user", "is-system-running"]).stdout.startswith(
         ("offline", "unknown")
     ):
-        # Without a user manager it answers nothing, or one of these two.
+        # Without a user manager systemctl prints nothing, or one of these two.
         if not _run(["systemctl", "--user", "show-environment"]).returncode:
             return "systemd"
     if shutil.which("crontab"):
         return "cron"
     raise UsageError(
-        "neither systemd's user timers nor cron can be used here; nothing was installed",
-        hint="let any scheduler run `takeback monitor run` every 10 minutes",
+        "neither systemd user timers nor cron work here; nothing was installed",
+        hint="let another scheduler run `takeback monitor run` every 10 minutes",
     )
 
 
@@ -233,8 +233,8 @@ def _ask(words: list[str]) -> None:
     if done.returncode:
         raise BackendError(
             f"`{shlex.join(words)}` failed: {done.stderr.strip() or done.returncode}. The files are written, "
-            "but the scheduler does not know them",
-            hint="`takeback monitor remove` takes them away; --scheduler cron is another way",
+            "but the scheduler has not loaded them",
+            hint="`takeback monitor remove` deletes them; or try --scheduler cron",
         )
 
 

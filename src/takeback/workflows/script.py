@@ -1,4 +1,4 @@
-"""The command line of scripts/checkpoint_tool.py: the same work, with nothing but the standard library."""
+"""The command line of scripts/checkpoint_tool.py, which needs only the standard library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNKNOWN = 4
 
 
 class _Parser(argparse.ArgumentParser):
-    """Left to itself, it measures the terminal for each option, and loads a tenth of the library for it."""
+    """A parser of fixed width. By default argparse measures the terminal for each option, loading many modules."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100), **settings)
@@ -36,12 +36,12 @@ def warn(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    """A name in a file must not paint the terminal."""
+    """Escape control characters, so that a name in a file cannot control the terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
 def owner(pid: int | None) -> int:
-    """The process that is named as the owner; else the one that called. `start` holds it for nobody if that is 0."""
+    """Return the named owner, or the parent process by default. With 0, `start` holds the workflow for no process."""
     return os.getppid() if pid is None else pid
 
 
@@ -62,12 +62,12 @@ def list_lines(checkpoints: Checkpoints) -> list[str]:
 
 
 def meant(checkpoints: Checkpoints, workflow: str | None, owner_pid: int | None) -> str:
-    """The workflow that is named, or the only one that can be meant."""
+    """Return the named workflow, or the only one that can be meant."""
     return checkpoints.meant(owner(owner_pid)) if workflow is None else workflow
 
 
 def skipped_line(record: dict[str, Any]) -> str:
-    """Which steps of a workflow that is done were never done; empty if all of them were."""
+    """Return a line about the skipped steps of a workflow that is done, or "" if there are none."""
     left = record["remainingSteps"] if record["status"] == "done" else []
     return f"{record['workflowId']} is done with steps skipped: {some(left)}" if left else ""
 
@@ -144,9 +144,9 @@ def _check(checkpoints: Checkpoints, args: argparse.Namespace) -> int:
 
 
 def _parser(wanted: str = "") -> argparse.ArgumentParser:
-    """The options of every command; or of one only, since making them all takes longer than the work."""
+    """Return a parser for every command, or for one only, since making them all takes longer than the work."""
     parser = _Parser(description="Checkpoints that survive a restart")
-    parser.add_argument("--root", default=".", metavar="DIR", help="the workspace, by default this folder")
+    parser.add_argument("--root", default=".", metavar="DIR", help="the workspace (default: this folder)")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, (text, options, _) in _COMMANDS.items():
         if wanted in ("", name):
@@ -156,15 +156,19 @@ def _parser(wanted: str = "") -> argparse.ArgumentParser:
 
 def _start_options(parser: argparse.ArgumentParser) -> None:
     _add_workflow(parser, required=True)
-    parser.add_argument("--agent", metavar="NAME", help="who does it, by default who works here")
-    parser.add_argument("--step", help="the first step, by default the first that remains")
-    parser.add_argument("--idempotency", metavar="KEY", help="by default the id of the workflow")
+    parser.add_argument(
+        "--agent", metavar="NAME", help="the agent that does the work (default: from the environment)"
+    )
+    parser.add_argument("--step", help="the first step (default: the first remaining one)")
+    parser.add_argument(
+        "--idempotency", metavar="KEY", help="the idempotency key (default: the id of the workflow)"
+    )
     parser.add_argument("--remaining", nargs="*", default=[], metavar="STEP")
     parser.add_argument("--handoff", metavar="AGENT")
     parser.add_argument("--notes", default="")
     parser.add_argument("--ttl-days", type=float, default=7)
     parser.add_argument("--per-agent", action="store_true", help="keep it in agents/NAME/memory/checkpoints")
-    parser.add_argument("--force", action="store_true", help="set an older workflow of this id aside")
+    parser.add_argument("--force", action="store_true", help="set aside an older workflow with this id")
 
 
 def _update_options(parser: argparse.ArgumentParser) -> None:
@@ -177,13 +181,13 @@ def _update_options(parser: argparse.ArgumentParser) -> None:
 
 def _resume_options(parser: argparse.ArgumentParser) -> None:
     _add_workflow(parser)
-    parser.add_argument("--agent", metavar="NAME", help="only those of this agent, or handed to it")
-    parser.add_argument("--steal-lock", action="store_true", help="take it even from a living process")
+    parser.add_argument("--agent", metavar="NAME", help="only workflows of this agent, or handed to it")
+    parser.add_argument("--steal-lock", action="store_true", help="take it even from a running process")
 
 
 def _complete_options(parser: argparse.ArgumentParser) -> None:
     _add_workflow(parser)
-    parser.add_argument("--force", action="store_true", help="although steps were never done")
+    parser.add_argument("--force", action="store_true", help="complete it even if steps were never done")
 
 
 def _prune_options(parser: argparse.ArgumentParser) -> None:
@@ -195,7 +199,7 @@ def _no_options(_parser: argparse.ArgumentParser) -> None:
 
 
 def _add_workflow(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    which = "which one" if required else "which one, if several are unfinished"
+    which = "the workflow" if required else "the workflow, if several are unfinished"
     parser.add_argument("--workflow", required=required, metavar="ID", help=which)
     parser.add_argument("--owner-pid", type=int, metavar="PID", help="the process that does the work")
 
@@ -203,7 +207,7 @@ def _add_workflow(parser: argparse.ArgumentParser, *, required: bool = False) ->
 def _add_check_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stale-min", type=_minutes, default=10.0, metavar="MINUTES")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--log", metavar="FILE", help="also add what was found to this file, one line a look")
+    parser.add_argument("--log", metavar="FILE", help="append the findings to this file, one line per check")
 
 
 def _minutes(text: str) -> float:
@@ -214,18 +218,18 @@ def _minutes(text: str) -> float:
 
 
 _COMMANDS = {
-    "start": ("begin a workflow, or find it begun", _start_options, _start),
-    "update": ("write down how far it is", _update_options, _update),
-    "resume": ("take over an unfinished workflow that nobody holds", _resume_options, _resume),
-    "complete": ("it is done", _complete_options, _complete),
+    "start": ("start a workflow, or show it if it was started before", _start_options, _start),
+    "update": ("record the progress of a workflow", _update_options, _update),
+    "resume": ("take over an unfinished workflow that no process holds", _resume_options, _resume),
+    "complete": ("mark a workflow as done", _complete_options, _complete),
     "list": ("show every checkpoint", _no_options, _list),
-    "prune": ("clean up what has expired", _prune_options, _prune),
-    "check": ("name unfinished workflows that are stale", _add_check_options, _check),
+    "prune": ("clean up expired workflows", _prune_options, _prune),
+    "check": ("report unfinished workflows that are stale", _add_check_options, _check),
 }
 
 
 def guarded(work: Any) -> int:
-    """Do it; whatever goes wrong is said in a sentence."""
+    """Do the work and return an exit code; print an error as one sentence."""
     try:
         code = work() or 0
         sys.stdout.flush()
@@ -255,9 +259,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def selfcheck(words: Sequence[str] | None = None) -> int:
-    """The command line of scripts/checkpoint_selfcheck.py."""
-    parser = _Parser(description="Name unfinished workflows that are stale; no model is asked")
-    parser.add_argument("--root", default=".", metavar="DIR", help="the workspace, by default this folder")
+    """Run the command line of scripts/checkpoint_selfcheck.py."""
+    parser = _Parser(description="Report unfinished workflows that are stale, without a model")
+    parser.add_argument("--root", default=".", metavar="DIR", help="the workspace (default: this folder)")
     _add_check_options(parser)
     args = parser.parse_args(words)
 

@@ -1,4 +1,4 @@
-"""Which unfinished workflows nobody has touched for too long."""
+"""Unfinished workflows that have not moved for too long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MINUTE_S = 60.0
 
 
 def stale(checkpoints: Checkpoints, stale_min: float, now_s: float | None = None) -> list[dict[str, Any]]:
-    """What is older than the threshold, in the order of the files."""
+    """Return the workflows that are older than the threshold, in the order of the files."""
     now_s = time.time() if now_s is None else now_s
     found = (_finding(entry, stale_min * MINUTE_S, now_s) for entry in checkpoints.entries())
     return [finding for finding in found if finding]
@@ -26,7 +26,7 @@ def _finding(entry: CheckpointFile, threshold_s: float, now_s: float) -> dict[st
     if not is_unfinished(record):
         return None
     age_s = now_s - seconds(record["updatedAt"])
-    # A time that lies ahead says that the clock was set back; how old it is, nobody knows.
+    # A time in the future means that the clock was set back; the true age is unknown.
     if -threshold_s - MINUTE_S < age_s < threshold_s:
         return None
     return {
@@ -35,13 +35,13 @@ def _finding(entry: CheckpointFile, threshold_s: float, now_s: float) -> dict[st
         "status": record["status"],
         "file": entry.path,
         "ageMinutes": int(age_s / MINUTE_S),
-        "reason": "stale" if age_s > 0 else "its time lies ahead: the clock was set back",
+        "reason": "stale" if age_s > 0 else "its time is in the future: the clock was set back",
         "state": record[HASH],
     }
 
 
 def _unreadable(entry: CheckpointFile, threshold_s: float, now_s: float) -> dict[str, Any] | None:
-    """A file that cannot be trusted may be unfinished work: after the threshold somebody should look at it."""
+    """Report a file that cannot be trusted once it is older than the threshold: it may be unfinished work."""
     try:
         modified_s = entry.folder.modified_s(entry.name)
     except OSError:
@@ -60,7 +60,7 @@ def _unreadable(entry: CheckpointFile, threshold_s: float, now_s: float) -> dict
 
 
 def report_lines(findings: list[dict[str, Any]], stale_min: float) -> list[str]:
-    """`OK`, or how many there are and which."""
+    """Return `OK`, or the number of stale workflows and each of them."""
     if not findings:
         return ["OK"]
     late = [finding for finding in findings if finding["status"] != "invalid"]

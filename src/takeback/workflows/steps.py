@@ -1,4 +1,4 @@
-"""Workflows from Python: steps that are done once, over any number of restarts."""
+"""Workflows in Python: steps that are done once, over any number of restarts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from takeback.workflows.record import is_unfinished
 
 
 class WorkflowStep:
-    """One step. A `with` body cannot be skipped, so it is for the body to look at `done`."""
+    """One step. Python cannot skip a `with` body, so the body has to check `done`."""
 
     def __init__(self, name: str, *, done: bool, key: str) -> None:
         self.name = name
         self.done = done
         self.key = key
-        """Stands for this step of this workflow, in every attempt: give it to whatever takes an idempotency key."""
+        """The same in every attempt at this step: pass it to any service that takes an idempotency key."""
 
     def __repr__(self) -> str:
         return f"<Step {self.name}{' done' if self.done else ''}>"
@@ -35,7 +35,7 @@ class Workflow:
         self._checkpoints = checkpoints
         self._token = token
         self.record = record
-        """The checkpoint as it stands in its file."""
+        """The checkpoint as it is in its file."""
 
     @property
     def id(self) -> str:
@@ -56,9 +56,9 @@ class Workflow:
 
     @contextmanager
     def step(self, name: str) -> Iterator[WorkflowStep]:
-        """A step that counts as done when its body ends without an exception."""
+        """Open a step; it counts as done when its body ends without an exception."""
         key = f"{self.record['idempotencyKey']}:{name}"
-        # Who called it done may have named no step: then all of them are.
+        # A workflow can be declared done without naming steps: then all of them are done.
         done = name in self.record["completedSteps"] or self.record["status"] == "done"
         step = WorkflowStep(name, done=done, key=key)
         if not step.done and self.record["currentStep"] != name:
@@ -78,17 +78,17 @@ class Workflow:
         self._update(notes=text)
 
     def block(self, why: str) -> None:
-        """It cannot go on by itself; whoever looks next finds out why."""
+        """Mark the workflow as blocked, with the reason for whoever looks at it next."""
         self._update(status="blocked", notes=why)
 
     def go_on(self) -> None:
-        """What it was blocked by is out of the way."""
+        """Mark the workflow as no longer blocked."""
         self._update(status="in_progress")
 
     def end(self, status: str) -> None:
-        """`done` or `failed`; anything else leaves it to be resumed, by whoever comes next."""
+        """Finish as `done` or `failed`; with any other status, release the workflow so that it can be resumed."""
         if not self.finished and status in ("done", "failed"):
-            self._update(status=status, force=True)  # whoever conducts it knows which steps were needed
+            self._update(status=status, force=True)  # the caller knows which steps were needed
         elif not self.finished:
             self._checkpoints.release(self.id, self._token)
 
@@ -119,14 +119,14 @@ def workflow(
     notes: str = "",
     ttl_days: float = 7,
 ) -> Workflow:
-    """Begin a workflow, or continue it where it was left: completed steps are not done again.
+    """Start a workflow, or continue it where it stopped: completed steps are not done again.
 
-    Use it in a `with` block. Without an exception and with every step done it is complete; otherwise it can be
-    resumed. In one that is done, every step is. Raises RunBusy while another living process works on it, and
-    UsageError for one that failed or expired.
+    Use it in a `with` block. If the block ends without an exception and every step is done, the workflow is done;
+    otherwise it can be resumed. In a workflow that is done, every step is done. Raise RunBusy while another living
+    process works on it, and UsageError if it failed or expired.
     """
     if not steps:
-        raise UsageError("a workflow has at least one step; nothing was done")
+        raise UsageError("a workflow needs at least one step; nothing was done")
     checkpoints = Checkpoints(str(Path(root)))
     try:
         first, *rest = steps
@@ -143,7 +143,7 @@ def workflow(
 
 
 def _finished(checkpoints: Checkpoints, id: str) -> dict[str, Any]:
-    """The record of a workflow that cannot be resumed because it is done. Anything else is an error."""
+    """Return the record of a workflow that is done. Raise if it could not be resumed for another reason."""
     entry = checkpoints.get(id)
     record = entry.record
     assert record is not None
@@ -152,7 +152,7 @@ def _finished(checkpoints: Checkpoints, id: str) -> dict[str, Any]:
     if record["status"] == "failed":
         raise UsageError(
             f"{id} has failed; nothing was done",
-            hint="begin anew with another id and key; or, if it is to go on after all, "
+            hint="start over with another id and key; or, to continue it after all, "
             f"`takeback workflow update --workflow {id} --status in_progress`",
         )
     if holder := checkpoints.holder(entry):
@@ -163,7 +163,7 @@ def _finished(checkpoints: Checkpoints, id: str) -> dict[str, Any]:
     if checkpoints.has_expired(record):
         raise UsageError(
             f"{id} expired at {record['expiresAt']}; nothing was done",
-            hint="begin anew with another id and key; or, if it is to go on after all, "
+            hint="start over with another id and key; or, to continue it after all, "
             f"`takeback workflow update --workflow {id}`, which renews it",
         )
     raise RunBusy(f"{id} was held until just now; nothing was done", hint="try again")

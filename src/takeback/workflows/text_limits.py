@@ -1,7 +1,7 @@
-"""What may stand in a checkpoint: short texts, and no secrets.
+"""The rules for texts in a checkpoint: short, and without secrets.
 
 The schema is an allow-list, so a secret can only hide inside a text. A write is refused only for shapes that are
-hardly ever anything else (core/redact); the error names the field, never the value.
+hardly ever anything but a secret (core/redact); the error names the field, never the value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STEPS_MAX = 1_000
 
 
 def check(record: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
-    """This record, if it may be written. What stood there before may stay: a file of the skill can be completed."""
+    """Return this record. Raise if a new text is not allowed; one that was there `before` may stay."""
     known = {(field == "notes", text) for field, text in _texts(before or {})}
     fresh = [(field, text) for field, text in _texts(record) if (field == "notes", text) not in known]
     for field, text in fresh:
@@ -29,7 +29,7 @@ def check(record: dict[str, Any], before: dict[str, Any] | None = None) -> dict[
 
 
 def _texts(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """Every text in it, with its field."""
+    """Return every text of the record, with its field."""
     lists = ((field, value if isinstance(value, list) else [value]) for field, value in record.items())
     return [(field, text) for field, texts in lists for text in texts if text is not None]
 
@@ -41,12 +41,12 @@ def _check_text(field: str, text: str) -> None:
     if len(text) > most:
         raise UsageError(
             f"{field} is longer than {most} characters; nothing was written",
-            hint="a checkpoint says how far the work is; keep the work itself in files of its own",
+            hint="a checkpoint records progress; keep the work itself in separate files",
         )
     if plain and not plain.isprintable():
         raise UsageError(f"{field} has characters that cannot be printed; nothing was written")
     if kind := secret_in(text):
         raise RefusedError(
-            f"{field} seems to hold {kind}; nothing was written",
-            hint="name where the secret is kept, not the secret itself",
+            f"{field} seems to contain {kind}; nothing was written",
+            hint="say where the secret is kept, not the secret itself",
         )

@@ -1,4 +1,4 @@
-"""Restart, wake, resume: a command is run once for each unfinished workflow that nobody works on."""
+"""Waking after a restart: a command is run once for each unfinished workflow that no process works on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def wake(
     agent: str | None = None,
     skipped: Callable[[str], None] = lambda _: None,
 ) -> list[tuple[str, int]]:
-    """Run the command for each, one after the other; give each workflow with the command's exit code."""
+    """Run the command for each workflow, one after the other. Return each workflow with the command's exit code."""
     done: list[tuple[str, int]] = []
     for entry in checkpoints.entries():
         if entry.record is None:
@@ -32,7 +32,7 @@ def wake(
         try:
             found = checkpoints.resume(entry.id, agent=agent, owner_pid=os.getpid(), skipped=skipped)
         except (CorruptionError, UsageError) as error:
-            skipped(error.message)  # it has changed since it was listed
+            skipped(error.message)  # the workflow changed after it was listed
             continue
         if found is None:
             continue
@@ -45,9 +45,9 @@ def wake(
 
 
 def _run(words: Sequence[str], env: dict[str, str], begins: Callable[[int], None]) -> int:
-    """Run a command that begins only when `begins` has returned: by then the lock is its own.
+    """Run a command that begins only after `begins` has returned: by then it holds the lock.
 
-    So it is at no moment at work without holding its workflow, even if we are killed in between.
+    So the command never works without holding its workflow, even if we are killed in between.
     """
     ready, go = os.pipe()
     sys.stdout.flush()

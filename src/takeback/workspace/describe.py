@@ -1,13 +1,11 @@
-"""How recorded things are called: what surfaces need to print a history, without the engine behind it."""
+"""Names and texts of recorded things: what surfaces need to print a history, without the engine behind it."""
 
 from takeback.engine.describe.diff import Diff, kind, verb
 from takeback.engine.describe.replay import ReplayMoment, RunSnapshot, run_of
-from takeback.engine.describe.wording import body_of, call_text, is_call, named, short
+from takeback.engine.describe.wording import NOT_ALLOWED, body_of, call_text, is_call, named, short
 from takeback.engine.locks.leases import family_of, who
 from takeback.engine.locks.left_behind import is_gone
-from takeback.engine.runs.actions import NOT_ALLOWED
 from takeback.engine.runs.recorded_calls import in_doubt, stands
-from takeback.engine.tracking.tracker import is_part
 from takeback.resources.git.words import MINOR as MINOR_OF_GIT
 
 __all__ = [
@@ -22,7 +20,6 @@ __all__ = [
     "in_doubt",
     "is_call",
     "is_gone",
-    "is_part",
     "kind",
     "named",
     "run_of",

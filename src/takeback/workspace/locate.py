@@ -1,8 +1,9 @@
-"""Finding the workspace that is meant. Nothing of the engine is loaded for it."""
+"""Finding the workspace of a folder, without loading the engine."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from takeback.errors import UsageError
@@ -11,7 +12,8 @@ from takeback.storage.state.registry import Registry
 
 
 def find_root(start: str | os.PathLike[str] = ".", registry: Registry | None = None) -> Path:
-    """The nearest protected workspace, else the nearest takeback.toml, else `.git`, else the directory itself."""
+    """Return the nearest protected workspace, else the folder of the nearest takeback.toml or `.git`, else
+    `start`."""
     path, registry = directory_of(start), registry or registry_of_user()
     if nearest := registry.nearest(path) or registry.nearest_moved(path):
         return nearest
@@ -32,3 +34,12 @@ def directory_of(path: str | os.PathLike[str]) -> Path:
     if not found.is_dir():
         raise UsageError(f"{found} is not a folder; nothing was done", hint="name the workspace with -C DIR")
     return found
+
+
+def find_modules_at(root: Path) -> None:
+    """Let Python import tools and undo handlers of the project, as if started at its top.
+
+    Last, so that a file there does not take the place of an installed module.
+    """
+    if str(root) not in sys.path:
+        sys.path.append(str(root))

@@ -1,4 +1,4 @@
-"""Whether the history of a workspace is the one that it had: what was removed has to be missed."""
+"""Finding out whether a workspace's history was removed, cut or replaced."""
 
 from __future__ import annotations
 
@@ -16,34 +16,47 @@ from takeback.storage.state import location, witness
 from takeback.storage.state.registry import identity
 from takeback.storage.state.witness import Witness
 
+__all__ = [
+    "FRESH",
+    "Lost",
+    "Witness",
+    "forget",
+    "known_of",
+    "lost",
+    "note_head",
+    "recall",
+    "register",
+    "remember",
+]
+
 FRESH = "takeback init --fresh"
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """A history that was there and is not any more."""
+    """A history that existed and is gone."""
 
     root: str
     state: Path
     since_us: int
     noted: int = 0
-    """So many records it had, where there is an older or another history with the same beginning; else zero."""
+    """The number of its records, if the present history begins alike but is older or differs; otherwise zero."""
 
     def __str__(self) -> str:
         if self.noted:
             return (
-                f"the history of {self.root} is older than what was recorded: record {self.noted:,} of it is missing "
-                f"or another one, so {self.state} was cut or replaced by an older copy, and what came since cannot "
-                "be taken back"
+                f"the history of {self.root} is older than what was recorded: its record {self.noted:,} is missing "
+                f"or differs. {self.state} was truncated or replaced by an older copy, so later actions cannot be "
+                "taken back"
             )
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.since_us / 1e6))
         return (
-            f"{self.root} has been protected since {since}, and the history from then is gone: {self.state} was "
-            "removed or replaced, so nothing of it can be taken back"
+            f"{self.root} has been protected since {since}, but that history is gone: {self.state} was "
+            "removed or replaced, so nothing in it can be taken back"
         )
 
     @property
     def hint(self) -> str:
-        return f"restore that folder from a backup; or go on without it: {FRESH}"
+        return f"restore that folder from a backup; or continue without it: {FRESH}"
 
     @property
     def error(self) -> CorruptionError:
@@ -51,7 +64,7 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 def lost(state: Path, root: Path, journal: Journal | None) -> Lost | None:
-    """The history that this directory had before, if the journal is not the one of it."""
+    """Return the history that this directory had before, if the journal is not that one."""
     known = _known(state, root)
     if known is None:
         return None
@@ -65,16 +78,16 @@ def lost(state: Path, root: Path, journal: Journal | None) -> Lost | None:
 
 
 def _has(journal: Journal, known: Witness) -> bool:
-    """Whether the journal goes at least as far as what is noted. One that goes further is normal."""
+    """Return True if the journal has the last noted record. It normally has more."""
     try:
         last = journal.get(known.count) if known.count else None
     except CorruptionError:
-        return True  # it is there, and damaged: whoever reads it says so
+        return True  # the record is damaged, not missing: reading it reports that
     return not known.count or bool(last and last.digest == known.head)
 
 
 def note_head(state: Path, root: Path, journal: Journal) -> None:
-    """Note how far the history goes, as far as it is durable. One that is missed stays noted as it was."""
+    """Note the last durable record of the history. The note about a lost history stays unchanged."""
     known = _known(state, root)
     if known is None:
         return
@@ -84,7 +97,7 @@ def note_head(state: Path, root: Path, journal: Journal) -> None:
 
 
 def register(state: Path, root: Path, journal: Journal, *, anew: bool = False) -> None:
-    """Note the history of a workspace elsewhere. One that is missed stays noted, until a human goes on `anew`."""
+    """Note the history of a workspace apart from its state. A lost one stays noted until a human starts `anew`."""
     known = None if anew else _known(state, root)
     first = None if known or _is_shared(state) else journal.get(1)
     if first is not None:
@@ -92,38 +105,38 @@ def register(state: Path, root: Path, journal: Journal, *, anew: bool = False) -
 
 
 def _is_shared(state: Path) -> bool:
-    """Whether the history is in a store elsewhere: it does not go with the state folder."""
+    """Return True if the history is in a shared store: it is not lost with the state folder."""
     kept = location.read(state)
     return bool(kept and kept.store)
 
 
 def forget(state: Path) -> None:
-    """A human goes on without the history that was noted."""
+    """Remove the note, because a human continues without that history."""
     witness.remove(environment.witness_folder(), state)
 
 
 def known_of(state: Path) -> Witness | None:
-    """What is noted of a state folder."""
+    """Return the note about a state folder, if any."""
     return witness.read(environment.witness_folder(), state)
 
 
 def recall(note: Witness) -> None:
-    """Write a note again that is gone, for a process that has had this history open."""
+    """Write a missing note again, for a process that has this history open."""
     if known_of(Path(os.fsdecode(path_of(note.state)))) is None:
         remember(note)
 
 
 def remember(note: Witness) -> None:
-    """Write a note, if that is possible: nothing else depends on it."""
+    """Write a note if possible: nothing else depends on it."""
     try:
         witness.write(environment.witness_folder(), note)
     except BackendError:
-        # A data folder that cannot be written keeps nobody from working; `doctor` tells of it.
+        # Work goes on even if the data folder cannot be written; `doctor` reports it.
         return
 
 
 def _known(state: Path, root: Path) -> Witness | None:
-    """What is noted of this very directory."""
+    """Return the note about exactly this directory."""
     known, here = None if _is_shared(state) else known_of(state), identity(root)
     is_another = known and known.identity and here and known.identity != here
     return None if is_another else known

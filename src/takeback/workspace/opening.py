@@ -1,4 +1,4 @@
-"""Finding and opening the workspace that is meant."""
+"""Finding and opening the workspace of a folder."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import time
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
+
+import msgspec
 
 from takeback._version import __version__
 from takeback.core import ids
@@ -26,11 +28,12 @@ from takeback.system.private_files import private_folder
 from takeback.workspace import lost_history
 from takeback.workspace.locate import directory_of, find_root
 from takeback.workspace.lost_history import Lost
-from takeback.workspace.store.journal import begun, is_begun, is_begun_elsewhere, journal_of
+from takeback.workspace.store.journal import JOURNAL, begun, is_begun, is_begun_elsewhere, journal_of
+from takeback.workspace.trusted_settings import CONFIG
 from takeback.workspace.workspace import Workspace
 
 MEMORY = "memory"
-"""The store that is none: `takeback.open(root, store="memory")`."""
+"""The name of the store in memory: `takeback.open(root, store="memory")`."""
 
 
 def open_workspace(
@@ -45,16 +48,16 @@ def open_workspace(
     blobs: str = "",
     accept_config: bool = False,
 ) -> Workspace:
-    """Open exactly this directory, and begin to protect it if it is not yet.
+    """Open exactly this directory, and begin to protect it if it is not protected yet.
 
-    `store` is the address of a PostgreSQL database in which its history is begun, `workspace` its name there,
-    `blobs` the address of a bucket that has all content besides, like s3://bucket/folder. With store="memory" the
-    history and all content live in this process alone and end when it is closed. With `accept_config` what
-    stands in its takeback.toml is accepted, all of it: for whoever knows what stands there. Not inside of an action.
+    `store` is the address of a PostgreSQL database for its history, `workspace` its name there, `blobs` the address
+    of a bucket for a second copy of all content, like s3://bucket/folder. With store="memory" the history and all
+    content live only in this process and end when the workspace is closed. `accept_config` accepts its whole
+    takeback.toml, for a caller who knows that file; inside an action it is refused.
     """
     if sys.platform != "linux":
         raise RefusedError(
-            f"files cannot be put back safely on {sys.platform} yet, so nothing is protected",
+            f"Takeback cannot put files back safely on {sys.platform} yet; nothing is protected",
             hint="Takeback runs on Linux; elsewhere use a container or a virtual machine",
         )
     path = directory_of(root)
@@ -74,7 +77,7 @@ def open_workspace(
             hint="set TAKEBACK_HOME to a folder outside the workspace",
         )
     if not registry.knows(path):
-        # A mistake in the settings is told before anything is begun.
+        # A mistake in the settings is reported before anything is begun.
         toml.read_config(path)
     state = registry.create(path)
     if accept_config:
@@ -84,24 +87,26 @@ def open_workspace(
     if is_new:
         _begin(journal, path, state)
     opened = _told(Workspace(path, state, journal, watching=watching, progress=progress))
+    # Load all parts now: an upgrade of the package while this process works must not mix two versions.
+    _ = opened.parts
     lost_history.register(state, path, journal)
     kept = location.read(state)
     if is_new and kept and kept.store:
-        # Else a name with a typo in it would look like a history that is gone.
+        # Otherwise a mistyped name would look like a lost history.
         opened.notices.append(
-            f"a new history was begun in the store, as {kept.workspace}; where there should be one already, see the "
-            f"name in {toml.FILE}"
+            f"a new history was begun in the store, as {kept.workspace}; if it should already exist, check the name "
+            f"in {toml.FILE}"
         )
     return opened
 
 
 def _begin(journal: Journal, path: Path, state: Path) -> None:
-    """Record that the folder is protected from now on, and what of its settings a human has accepted."""
+    """Record that the folder is protected from now on, and which of its settings a human has accepted."""
     began: list[Event] = [WorkspaceBegan(text_of(os.fsencode(path)), __version__)]
     known = acceptance.read(state).accepted
     if names := tuple(str(one) for one in to_accept(toml.read_config(path)) if one.digest in known):
         began.append(ConfigAccepted("", environment.actor(), toml.FILE, names))
-    # The key makes two processes that open it for the first time write one event.
+    # With the key, two processes that open it for the first time write only one event.
     journal.append(began, stream=ids.WORKSPACE, key="workspace-began")
 
 
@@ -115,11 +120,10 @@ def _in_memory(
 
     if registry.knows(path) or registry.moved(path):
         raise RefusedError(
-            f"{path} is protected already, with a history on disk, of which one in memory would not know; nothing "
-            "was begun",
+            f"{path} is already protected, with a history on disk that one in memory would miss; nothing was begun",
             hint='open it without store="memory", or work on a copy of the folder',
         )
-    toml.read_config(path)  # a mistake in the settings is told before anything is begun
+    toml.read_config(path)  # a mistake in the settings is reported before anything is begun
     home = Path(tempfile.mkdtemp(prefix="takeback-memory-"))
     try:
         state = Registry(home).create(path)
@@ -131,13 +135,13 @@ def _in_memory(
     except BaseException:
         shutil.rmtree(home, ignore_errors=True)
         raise
-    # With the parts, and not with the workspace: a run that goes on has them.
+    # Tied to the parts, not to the workspace: a run that continues still uses them.
     opened.closed = weakref.finalize(opened.parts, _remove_own, home, os.getpid())
     return opened
 
 
 def _remove_own(home: Path, process: int) -> None:
-    """Remove the folder of a workspace in memory, but not from a fork of the process that works with it."""
+    """Remove the folder of a workspace in memory, except in a fork of the process that opened it."""
     if os.getpid() == process:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -145,7 +149,7 @@ def _remove_own(home: Path, process: int) -> None:
 def find_workspace(
     start: str | os.PathLike[str] = ".", *, home: Path | None = None, progress: Progress = silent
 ) -> Workspace | None:
-    """Open the workspace that a directory belongs to; None where it is not protected."""
+    """Open the workspace that a directory belongs to, or return None if it is not protected."""
     registry = Registry(home or environment.state_home())
     root = find_root(start, registry)
     state = find_state(root, registry)
@@ -153,25 +157,25 @@ def find_workspace(
 
 
 def _told(opened: Workspace) -> Workspace:
-    """This workspace, with a word on the history that it had before, if that is gone."""
+    """Return this workspace, with a notice if the history that it had before is gone."""
     if gone := opened.lost:
         opened.notices.append(f"{gone}; {gone.hint}")
     return opened
 
 
 def lost_at(start: str | os.PathLike[str] = ".") -> Lost | None:
-    """The history that the workspace of a directory had, where there is none at all now."""
+    """Return the lost history of a directory's workspace that has none at all now, if it had one."""
     registry = Registry(environment.state_home())
     root = find_root(start, registry)
     return lost_history.lost(registry.state_of(root), root, None)
 
 
 def begin_anew(start: str | os.PathLike[str] = ".") -> Path | None:
-    """Go on without a history that is gone or damaged, as a human asked for. Nothing that is left of it is removed.
+    """Continue without a lost or damaged history, at a human's request. Nothing that is left of it is deleted.
 
-    A history that was begun since and is sound is kept. Gives the folder into which the remains of another were put.
+    A sound history that was begun since is kept. Return the folder to which a damaged one was moved.
     """
-    refuse_inside_any("go on without the history of a workspace")
+    refuse_inside_any("continue without the history of a workspace")
     registry = Registry(environment.state_home())
     root = find_root(start, registry)
     state = registry.state_of(root)
@@ -195,18 +199,16 @@ def begin_anew(start: str | os.PathLike[str] = ".") -> Path | None:
 
 
 def refuse_inside_any(what: str) -> None:
-    """Only a human does this, and not what runs inside an action of whatever workspace."""
-    if inside := environment.parent_action():
-        raise RefusedError(
-            f"this was asked from inside {inside}: an agent cannot {what}. Nothing was changed",
-            hint="do it from a terminal of your own",
-        )
+    """Raise RefusedError if this process runs inside an action of any workspace: only a human may do this."""
+    from takeback.workspace.refusal import refuse_agent  # hardly ever needed
+
+    refuse_agent(environment.parent_action(), f"an agent cannot {what}")
 
 
 def join_workspace(start: str | os.PathLike[str] = ".", *, progress: Progress = silent) -> Workspace | None:
-    """Open what takeback.toml names and another folder has begun, to look at it from here; None where there is none.
+    """Open the workspace that takeback.toml names and another folder began, to read it from here; or return None.
 
-    Nothing is recorded by that.
+    This records nothing.
     """
     registry = Registry(environment.state_home())
     root = find_root(start, registry)
@@ -216,14 +218,52 @@ def join_workspace(start: str | os.PathLike[str] = ".", *, progress: Progress = 
 
 
 def accept_unopened(state: Path, asked: Iterable[Setting]) -> None:
-    """A human has seen these settings of a folder, and wants them so, before its history is opened or begun."""
+    """Note that a human accepts these settings of a folder, before its history is opened or begun."""
     refuse_inside_any("accept its own settings")
     known = acceptance.read(state).accepted
     if missing := [one.digest for one in asked if one.digest not in known]:
         acceptance.note(state, accepted=missing)
 
 
+class Basis(msgspec.Struct, frozen=True):
+    """What an open workspace depends on. If that changes, the workspace has to be opened again."""
+
+    places: tuple[tuple[int, ...], ...] = ()
+    """The folder, journal and settings files that it was opened with."""
+    accepted: str | None = None
+    """The takeback.toml that a human accepted last."""
+    untrusted: int = 0
+    """The event since which takeback.toml does not hold; zero if it holds."""
+
+
+def basis_of(workspace: Workspace) -> Basis:
+    """Return what an open workspace depends on, by its history as last read."""
+    history = workspace.known_history
+    untrusted = history.untrusted_since(CONFIG, beside=True)
+    return Basis(places_of(workspace), history.accepted.get(toml.FILE), untrusted.seq if untrusted else 0)
+
+
+def places_of(workspace: Workspace) -> tuple[tuple[int, ...], ...]:
+    """Return the identity of its folder, journal and settings files as they are now."""
+    return (
+        _number(workspace.root),
+        _number(workspace.state / JOURNAL),
+        _number(workspace.state / location.FILE),
+        _number(workspace.state / acceptance.FILE),
+        _number(workspace.root / toml.FILE, content=True),
+    )
+
+
+def _number(path: Path, *, content: bool = False) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    which = (found.st_dev, found.st_ino)
+    return (*which, found.st_mtime_ns, found.st_ctime_ns, found.st_size) if content else which
+
+
 def find_state(root: Path, registry: Registry) -> Path | None:
-    """The state folder of a workspace; None where it is not protected, or where its beginning failed."""
+    """Return the state folder of a workspace, or None if it is not protected or its first opening failed."""
     state = registry.find(root)
     return state if state and is_begun(state) else None

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from takeback.core.events import ContentForgotten
 from takeback.core.history import History
 from takeback.core.intents import Queued
 from takeback.engine.gate.foresight import Foresight
 from takeback.engine.gate.rules import Judging
-from takeback.engine.ledger import Ledger
 from takeback.engine.locks.guard import LockGuard
 from takeback.engine.locks.leases import Leases
 from takeback.engine.outbox.delivery import Delivery, Manner, pause_s
@@ -28,10 +27,10 @@ from takeback.engine.runs.values import ValueStore
 from takeback.engine.tracking import own_processes, recovery
 from takeback.engine.tracking.signs_of_life import SignsOfLife
 from takeback.engine.tracking.tracker import Tracker
-from takeback.errors import StoreMoved, TakebackError
-from takeback.ports.journal import Journal
+from takeback.errors import TakebackError
+from takeback.ports.content import PRUNED
+from takeback.ports.conversations import Conversations
 from takeback.ports.outbox import Outbox
-from takeback.ports.progress import Progress, silent
 from takeback.ports.resource import Observed, Resource
 from takeback.resources.calls.resource import Call
 from takeback.resources.calls.resource import Calls as CallsResource
@@ -55,111 +54,88 @@ from takeback.storage.content.packs import PackStore
 from takeback.storage.content.stored_contents import StoredContents
 from takeback.storage.state import location
 from takeback.storage.state.generation import Generation
-from takeback.storage.state.lock import WorkspaceLock
 from takeback.storage.state.webhook_marks import AuditMarks
 from takeback.system.clock import SystemClock
-from takeback.workspace import lost_history
 from takeback.workspace.databases import ByPlace
+from takeback.workspace.known import KnownWorkspace
 from takeback.workspace.lost_history import Lost
 from takeback.workspace.store import content
-from takeback.workspace.trusted_settings import TrustedSettings
+from takeback.workspace.store.conversations import conversations_for
 
 if TYPE_CHECKING:
     from takeback.engine.outbox.service import OutboxService, ServiceListener
     from takeback.engine.tracking.command import GuardedRows
 
 
+FORGOTTEN = "its content was removed with `takeback forget`, so it cannot be put back"
+
+
 class WorkspaceParts:
     """The parts that work on one protected directory, its state and its settings.
 
-    Each is made when it is first needed: reading the log opens no content store.
+    Each is made when it is first needed: judging a command opens no content store.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        state: Path,
-        journal: Journal,
-        *,
-        watching: bool = False,
-        progress: Progress = silent,
-        blobs: MemoryBlobs | None = None,
-    ) -> None:
-        self.root = root
-        self.state = state
-        self.journal = journal
-        self.ledger = Ledger(journal, self._share)
-        self.notices: list[str] = []
-        """What was found and settled of an earlier crash, in words, for whoever can tell the user."""
-        self._watching = watching
-        self.progress = progress
-        self._blobs = blobs
+    def __init__(self, known: KnownWorkspace) -> None:
+        self.root = known.root
+        self.state = known.state
+        self.journal = known.journal
+        self.ledger = known.ledger
+        self.lock = known.lock
+        self.notices = known.notices
+        self.progress = known.progress
+        self._known = known
 
     @property
     def history(self) -> History:
-        """What the journal says now."""
+        """The present content of the journal."""
         return self.ledger.refresh()
 
     @property
     def lost(self) -> Lost | None:
         """The history that this directory had before, if it is not this one."""
-        return lost_history.lost(self.state, self.root, self.journal)
+        return self._known.lost
 
     @property
     def settings(self) -> toml.Config:
-        """takeback.toml, as far as it holds: neither an agent nor a folder may loosen its own protection."""
-        return self.trusted.settings
-
-    @cached_property
-    def trusted(self) -> TrustedSettings:
-        """Which settings hold, and what a human has accepted of them."""
-        return TrustedSettings(
-            self.root,
-            self.state,
-            self.ledger,
-            self.lock,
-            contents=lambda: (StoredContents(self.store), self.store.get),
-            observe=self._observe,
-            notices=self.notices,
-        )
-
-    def _observe(self) -> None:
-        self.tracker.observe()
+        """takeback.toml, as far as it holds."""
+        return self._known.settings
 
     @cached_property
     def store(self) -> PackStore | MemoryBlobs:
-        """All content: on this machine, and in a bucket besides where one is configured; or in memory."""
-        if self._blobs is not None:
-            return self._blobs
+        """All content: on this machine, with a copy in a bucket if one is configured; or in memory."""
+        if self._known.blobs is not None:
+            return self._known.blobs
         where = self.state, self.kept, self.journal, self.lock
         return content.store_for(*where, self.progress, self.generation.rise)
 
+    @cached_property
+    def conversations(self) -> Conversations:
+        """What agent frameworks keep of their conversations."""
+        return conversations_for(self.state, self.kept, in_memory=self._known.blobs is not None)
+
     @property
     def has_content(self) -> bool:
-        """Whether there is content to look at; to ask opens no store."""
-        return self._blobs is not None or (self.state / content.PACKS).exists()
+        """Whether there is any content. Asking opens no store."""
+        return self._known.blobs is not None or (self.state / content.PACKS).exists()
 
     @cached_property
+    def contents(self) -> StoredContents:
+        """What was in files, over all content."""
+        return StoredContents(self.store)
+
+    @property
     def kept(self) -> location.StoreLocation:
         """Where content is kept, as far as this process knows."""
-        return location.read(self.state) or location.HERE
+        return self._known.kept
 
-    def _refuse_another_bucket(self) -> None:
-        """What goes to the bucket of before would not be found where the history is read from now on."""
-        if self.journal.seats and not location.is_same_bucket(self.kept, location.read(self.state)):
-            raise StoreMoved(
-                "the content of this workspace has gone to another bucket meanwhile; nothing was recorded",
-                hint="start again what has had it open since before",
-            )
-
-    def _share(self, again: bool) -> Collection[int]:  # noqa: FBT001
-        """What the ledger asks before it names content: that it is where others find it, too."""
-        self._refuse_another_bucket()
-        if not self.kept.blobs:
-            return ()
-        if again:
-            self.store.renew()
-        return self.store.share()
+    def why_gone(self, name: bytes) -> str:
+        """Return why content with this name is no longer stored, as text for people."""
+        for seq in self.ledger.history.forgets:
+            record = self.journal.get(seq)
+            if record and isinstance(record.event, ContentForgotten) and name.hex() in record.event.contents:
+                return FORGOTTEN
+        return PRUNED
 
     @cached_property
     def generation(self) -> Generation:
@@ -180,15 +156,16 @@ class WorkspaceParts:
             self.root,
             self.state,
             self.store,
-            StoredContents(self.store),
+            self.contents,
             excluded=self.excluded,
             stated=[f"excluded by {toml.FILE}: {pattern}" for pattern in self.settings.files.exclude],
             claimed=lambda: workflow_folders(self.root),
             claims=self.sqlite.found,
             generation=self.generation,
-            watching=self._watching,
+            watching=self._known.watching,
             progress=self.progress,
             reserve=Reserve(self.state),
+            why_gone=self.why_gone,
         )
 
     @cached_property
@@ -197,7 +174,7 @@ class WorkspaceParts:
             self.root,
             self.state,
             self.store,
-            StoredContents(self.store),
+            self.contents,
             generation=self.generation,
             keep_days=self.settings.store.keep_days,
             progress=self.progress,
@@ -207,31 +184,34 @@ class WorkspaceParts:
     @cached_property
     def sqlite(self) -> Sqlite:
         found = KnownDatabases(self.root, self.state)
-        contents = StoredContents(self.store)
-        return Sqlite(self.state, found, self.store, contents, generation=self.generation)
+        return Sqlite(
+            self.state,
+            found,
+            self.store,
+            self.contents,
+            generation=self.generation,
+            why_gone=self.why_gone,
+            leave_out_stores=self.settings.files.framework_stores == "leave-out",
+        )
 
     @cached_property
     def outside(self) -> Outside:
-        contents = StoredContents(self.store)
         return Outside(
             self.state,
             self.store,
-            contents,
+            self.contents,
             claimed=lambda: {*self._claimed_outside(), os.fsencode(self.state.parent.parent)},
             generation=self.generation,
             progress=self.progress,
+            why_gone=self.why_gone,
         )
 
     @cached_property
     def observed(self) -> list[Observed]:
-        """What is looked at before and after each action, in the order in which it is taken back."""
-        # Files last: what the others write into folders does not stay as a folder's time. Outside first: git tells of
-        # a worktree there that stays.
+        """The resources to look at before and after each action, in the order of taking back."""
+        # Files last, so that writes of the others do not change folder times. Outside first: git reports a worktree
+        # there that stays.
         return [self.outside, self.sqlite, self.git, self.files]
-
-    @cached_property
-    def lock(self) -> WorkspaceLock:
-        return WorkspaceLock(self.state / "lock", refuse=self._refuse_another_bucket)
 
     @cached_property
     def tracker(self) -> Tracker:
@@ -242,7 +222,7 @@ class WorkspaceParts:
             self.lock,
             life,
             self.state.name,
-            told=self._told,
+            reported=self._reported,
             attributed=[Postgres(self.postgres, self._token)],
             named=self.outside,
         )
@@ -256,7 +236,7 @@ class WorkspaceParts:
         return self.tracker.token(action)
 
     def guarded_rows(self, words: Sequence[str]) -> GuardedRows | None:
-        """What psql, called with these words, would do to databases under guard; None where that is nothing."""
+        """Return what psql with these arguments would do to guarded databases, or None if nothing."""
         if not self.postgres.living():
             return None
         from takeback.engine.tracking.command import GuardedRows
@@ -271,7 +251,7 @@ class WorkspaceParts:
         return GuardedRows(found.name, found.whole)
 
     def environment_of(self, action: str) -> dict[str, str]:
-        """What a command is given besides, so that databases know what it does as this action's."""
+        """Return extra variables for a command, so that guarded databases attribute its changes to this action."""
         if not self.postgres.living():
             return {}
         return {"PGOPTIONS": connection.options(self._token(action), environment.postgres_options())}
@@ -281,8 +261,8 @@ class WorkspaceParts:
         return RecordedCalls(ValueStore(self.store, self.lock))
 
     @cached_property
-    def _told(self) -> list[Resource]:
-        """Resources whose changes are told by whoever makes them."""
+    def _reported(self) -> list[Resource]:
+        """Resources whose changes are reported by the code that makes them."""
         history = self.ledger.history
         return [
             self.intents,
@@ -292,7 +272,7 @@ class WorkspaceParts:
 
     @property
     def outbox(self) -> Outbox:
-        """What runs have deferred."""
+        """The intents that runs have deferred."""
         return self.journal.outbox
 
     @cached_property
@@ -307,10 +287,10 @@ class WorkspaceParts:
 
     @cached_property
     def audit(self) -> Audit:
-        """Tells webhooks of every event."""
-        marks, source = AuditMarks(self.state / "audit"), location.source_of(self.state)
+        """The sender of every event to the webhooks."""
+        marks = AuditMarks(self.state / "audit")
         pause = partial(pause_s, self._manner)
-        return Audit(self.journal, marks, SystemClock(), source, self._webhooks, pause)
+        return Audit(self.journal, marks, SystemClock(), self._known.source, self._webhooks, pause)
 
     def _webhooks(self) -> list[Webhook]:
         given = self.settings.audit.webhooks
@@ -326,14 +306,14 @@ class WorkspaceParts:
         )
 
     def _deliver(self, run: str) -> None:
-        """Deliver what a run has deferred. It has committed, so nothing that goes wrong here is its failure."""
+        """Deliver what a run has deferred. The run has committed, so an error here is not its failure."""
         try:
             service = self.courier()
             service.run(once=True, run=run)
             self.notices += service.failures
         except TakebackError as error:
             self.notices.append(
-                f"what {run} deferred is left to a worker (`takeback outbox worker`): {error.message}"
+                f"the intents of {run} are left to a worker (`takeback outbox worker`): {error.message}"
             )
 
     def _call_of(self, queued: Queued) -> Call:
@@ -347,12 +327,9 @@ class WorkspaceParts:
         health: Path | None = None,
         listener: ServiceListener | None = None,
     ) -> OutboxService:
-        """A worker of the outbox: see `Workspace.courier`."""
-        from takeback.engine.outbox.service import OutboxService  # only who delivers needs it
+        """Return a worker of the outbox: see `Workspace.courier`."""
+        from takeback.engine.outbox.service import OutboxService  # needed only for delivery
 
-        if not self.ledger.history.seq:
-            # It needs the history for this alone, and nothing of the very many intents that may be in it.
-            self.trusted.read_without_intents()
         return OutboxService(
             self.outbox,
             self._delivery,
@@ -366,8 +343,8 @@ class WorkspaceParts:
         )
 
     def _notifiers(self) -> list[str]:
-        """Those that the monitor of this workspace tells."""
-        from takeback.workflows.monitor import Monitor  # needed for a dead letter, if there is one
+        """Return the notifiers of this workspace's monitor."""
+        from takeback.workflows.monitor import Monitor  # needed only for a dead letter
 
         monitor = Monitor(self.root, self.state.parent.parent / "monitor" / self.state.name)
         found: list[str] = monitor.settings()["notify"]
@@ -375,12 +352,12 @@ class WorkspaceParts:
 
     @cached_property
     def leases(self) -> Leases:
-        """Who may work on what."""
+        """The locks that runs hold."""
         return Leases(self.journal.leases, self.root, environment.here, self.ledger.refresh, self.recover)
 
     @cached_property
     def locks(self) -> LockGuard:
-        """What actions must keep off, because others have locked it."""
+        """The check of actions against the locks of others."""
         return LockGuard(self.leases, self.ledger, lambda: self.settings.locks.on_foreign)
 
     @cached_property
@@ -397,7 +374,7 @@ class WorkspaceParts:
 
     @cached_property
     def runs(self) -> Runs:
-        """Runs, and what they need of humans."""
+        """Runs, and what they need from humans."""
         shared = SharedParts(
             root=self.root,
             tracker=self.tracker,
@@ -415,7 +392,7 @@ class WorkspaceParts:
 
     @cached_property
     def foresight(self) -> Foresight:
-        """What commands would do here."""
+        """The judge of what commands would do here."""
         surveyor = OutsideSurveyor(
             self.root, self.state.parent.parent, self._limits_outside, self._claimed_outside, _agents_settings
         )
@@ -429,7 +406,7 @@ class WorkspaceParts:
         )
 
     def _claimed_outside(self) -> set[bytes]:
-        """What lies outside the workspace and is looked after all the same: its repository, databases under guard."""
+        """Return paths outside the workspace that other resources cover: its repository, databases under guard."""
         return self.sqlite.found.claimed_outside() | self.git.claimed_outside()
 
     def _limits_outside(self) -> CaptureLimits:
@@ -437,7 +414,7 @@ class WorkspaceParts:
         return CaptureLimits(given.capture, given.max_files, given.max_bytes)
 
     def _judging(self, roots: Sequence[str] = ()) -> Judging:
-        """The rules, for one run. `roots` are places outside that it looks at anyway."""
+        """Return the rules for one run. `roots` are folders outside that it protects anyway."""
         return Judging(
             self.settings.rules,
             self.root,
@@ -448,30 +425,40 @@ class WorkspaceParts:
         )
 
     def recover(self) -> None:
-        """Finish and settle what a crash left open; `notices` says what was done."""
+        """Finish and settle what a crash left open; `notices` then says what was done."""
         self.ledger.refuse_elsewhere()
         with self.lock.held():
+            if self._known.is_forgetting:
+                from takeback.workspace.forgetting import Forgetting  # hardly ever needed
+
+                self.notices.append(Forgetting(self).finish())
             history = self.history
+            if history.compacting:
+                from takeback.workspace.compacting import Compacting  # hardly ever needed
+
+                self.notices.append(Compacting(self).finish())
             if not history.open_runs() and not history.has_unended:
                 return
             if finished := self.rollbacks.finish():
-                self.notices.append(f"finished the {finished.kind} that was cut short. {finished}")
+                self.notices.append(f"finished the interrupted {finished.kind}. {finished}")
             self.notices += recovery.settle(self.tracker, self.calls)
+
+    def finish_compaction(self) -> None:
+        """Finish an interrupted compaction: in the middle of it, an undo would find some of the details."""
+        if self.history.compacting:
+            self.recover()
 
     def close(self) -> None:
         for resource in self.observed if "observed" in self.__dict__ else ():
             resource.remember()
             resource.close()
+        if "conversations" in self.__dict__:
+            self.conversations.close()
         if "store" in self.__dict__:
             self.store.close()
-        self.ledger.rest()
-        # A journal that cannot be read has told so, and nothing else depends on the note.
-        with suppress(TakebackError):
-            lost_history.note_head(self.state, self.root, self.journal)
-        self.journal.close()
 
 
 def _agents_settings() -> set[bytes]:
-    """The settings of agents in the user's own folders, as they are called and where they really are."""
+    """Return the files with agents' settings in the user's folders, by name and by real path."""
     found = [os.fsencode(path) for path in agent_files.all_of_user()]
     return {place for path in found for place in (os.path.normpath(path), os.path.realpath(path))}

@@ -1,4 +1,4 @@
-"""What the use cases of a workspace take and return: plans, reports and results, as values."""
+"""The values that the use cases of a workspace take and return: plans, reports and results."""
 
 from takeback.engine.outbox.service import ServiceListener
 from takeback.engine.outbox.worker import Tally
@@ -6,6 +6,7 @@ from takeback.engine.rollback.report import DOING, TITLES, WOULD_TITLES, Rollbac
 from takeback.engine.runs.actions import ASKED, Action, Ask, Denied
 from takeback.engine.runs.session import Session
 from takeback.engine.tracking.command import CommandPlan, CommandResult
+from takeback.engine.tracking.tracker import is_part
 
 __all__ = [
     "ASKED",
@@ -22,4 +23,5 @@ __all__ = [
     "Session",
     "Tally",
     "hint_of",
+    "is_part",
 ]

@@ -1,4 +1,4 @@
-"""Going on with a run that was interrupted: which one is meant, and how its program is started again, here."""
+"""Continuing an interrupted run: which run is meant, and how to start its program again on this machine."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ SIGNALLED = 128
 
 
 def command_of(history: History, run: RecordedRun) -> tuple[tuple[str, ...], str]:
-    """The program of a run and its folder, as they are where the workspace sits now."""
+    """Return the program of a run and its folder, with paths as in the workspace's present place."""
     here, began = partial(history.moves.here, seq=seq_of(run.id)), run.began
     return tuple(map(here, began.command)), here(began.folder)
 
 
 def can_be_executed(run: RecordedRun) -> bool:
-    """Whether starting its program again goes on with this very run."""
+    """Return True if starting its program again continues this run."""
     return run.life is Life.INTERRUPTED and bool(run.began.key and run.began.command)
 
 
 def plan_of(history: History, run: RecordedRun) -> list[str]:
-    """How the plan that a run carries out is run again, here; nothing where it is no plan in a file."""
+    """Return the command that runs the plan of a run again here, or nothing if the run has no plan in a file."""
     words, _ = command_of(history, run)
     for at in range(1, len(words) - 2):
         is_ours = Path(words[at - 1]).name in ("takeback", "__main__.py")
@@ -42,7 +42,7 @@ def plan_of(history: History, run: RecordedRun) -> list[str]:
 
 
 def program_of(history: History, run: RecordedRun) -> tuple[list[str], str]:
-    """How the program of a run is started again, here, and in which folder."""
+    """Return the command that starts the program of a run again here, and its folder."""
     words, folder = command_of(history, run)
     if words and not os.path.exists(words[0]) and Path(words[0]).name.startswith("python"):
         words = (sys.executable, *words[1:])  # the interpreter of another machine
@@ -50,7 +50,7 @@ def program_of(history: History, run: RecordedRun) -> tuple[list[str], str]:
 
 
 def chosen(waiting: Sequence[RecordedRun], named: str) -> RecordedRun:
-    """Return the run whose program is to be started again; UsageError or RefusedError where there is not one."""
+    """Return the one run whose program can be started again. Raise UsageError or RefusedError if there is none."""
     able = [run for run in waiting if can_be_executed(run)]
     if len(able) == 1:
         return able[0]
@@ -60,7 +60,7 @@ def chosen(waiting: Sequence[RecordedRun], named: str) -> RecordedRun:
     if not named:
         raise UsageError(
             "there is no run whose program could be started again; nothing was started",
-            hint="`takeback resume` lists what there is",
+            hint="`takeback resume` lists the runs",
         )
     (run,) = waiting
     if run.life is Life.HANDED_OVER:
@@ -79,15 +79,15 @@ def chosen(waiting: Sequence[RecordedRun], named: str) -> RecordedRun:
     )
 
 
-def start(history: History, run: RecordedRun) -> int:
-    """Run the program of a run again, with our terminal, and return its exit code as a shell would say it."""
-    words, folder = program_of(history, run)
+def start(program: tuple[list[str], str], run: RecordedRun) -> int:
+    """Run the program of a run again in our terminal, and return its exit code as a shell would."""
+    words, folder = program
     sys.stdout.flush()
     try:
         done = subprocess.run(words, cwd=folder or None)
     except OSError as error:
         raise BackendError(
-            f"{shlex.join(words)} cannot be started: {error.strerror}; {run.id} is as it was",
+            f"{shlex.join(words)} cannot be started: {error.strerror}; {run.id} is unchanged",
             hint="start your program again yourself: it finds the run by its key",
         ) from error
     return done.returncode if done.returncode >= 0 else SIGNALLED - done.returncode

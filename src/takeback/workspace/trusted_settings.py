@@ -1,15 +1,15 @@
-"""Which settings hold: takeback.toml as no agent wrote it, and of it what a human has accepted where that is needed.
+"""The settings that hold: takeback.toml without edits by agents, and without loosening that no human has accepted.
 
-An agent must not loosen its own protection, and a folder must not bring its own loosening along.
+An agent must not loosen its own protection, and neither must a folder by the file that it comes with.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from difflib import unified_diff
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,14 +17,9 @@ from takeback.core.change import Target
 from takeback.core.codec import digest
 from takeback.core.events import ConfigAccepted, Mark
 from takeback.core.history import History
-from takeback.core.intents import IntentEvent
 from takeback.engine.ledger import Ledger
 from takeback.errors import ConflictError
 from takeback.ports.content import Contents
-from takeback.ports.journal import Journal
-from takeback.resources.files.entry import FILE, LINK, FileEntry, entry_of, version_of
-from takeback.resources.files.resource import file_text, tree_of
-from takeback.resources.files.tree import deltas
 from takeback.settings import environment, toml
 from takeback.settings.loosening import Setting, holding, to_accept
 from takeback.storage.state import acceptance, location
@@ -32,55 +27,59 @@ from takeback.storage.state.lock import WorkspaceLock
 
 CONFIG = Target("files", toml.FILE)
 ACCEPT = "takeback init --accept-config"
-BESIDE = "something beside the session that is open"
+BESIDE = "something outside the open session"
 SHOWN_MAX = 5
+
+# What reads the recorded versions of a file is loaded where one is asked for: mostly it is the file itself.
+if TYPE_CHECKING:
+    from takeback.resources.files.entry import FileEntry
 
 Kept = Callable[[], tuple[Contents, Callable[[bytes], bytes]]]
 """All content, and all blobs."""
 
 
 class Held(msgspec.Struct, frozen=True):
-    """The settings that hold, and what of the file does not."""
+    """The settings that hold, and those of the file that do not."""
 
     settings: toml.Config
     pending: tuple[Setting, ...] = ()
-    """What nobody has accepted yet: the default holds in its place."""
+    """Settings that no human has accepted yet: their defaults hold instead."""
     since: str = ""
-    """The action, or the change beside a session, whose edit of the file does not hold."""
+    """The action, or the change outside a session, whose edit of the file does not hold."""
     text: bytes | None = None
-    """The file from which they are."""
+    """The file that they come from."""
 
     @property
     def notice(self) -> str:
-        """What a human has to know of it; nothing where the file holds as it is."""
+        """A message for the human; empty if the whole file holds."""
         if self.since:
             return (
-                f"{toml.FILE} was changed by {self.since}; the settings from before it hold until you accept "
-                f"the change with `{ACCEPT}`"
+                f"{toml.FILE} was changed by {self.since}; the earlier settings hold until you accept the change "
+                f"with `{ACCEPT}`"
             )
         if not self.pending:
             return ""
         shown = ", ".join(map(str, self.pending[:SHOWN_MAX]))
         more = f" and {len(self.pending) - SHOWN_MAX} more" if len(self.pending) > SHOWN_MAX else ""
         return (
-            f"{toml.FILE} has settings that you have not accepted, so the defaults hold in their place: "
+            f"{toml.FILE} has settings that you have not accepted, so their defaults hold: "
             f"{shown}{more}. Look at them, then: `{ACCEPT}`"
         )
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """takeback.toml as a human is shown it, to be accepted exactly so."""
+    """takeback.toml as shown to a human, who accepts exactly this text."""
 
     text: bytes | None
     asked: tuple[Setting, ...] = ()
     since: str = ""
-    """What wrote the file since a human did: the whole of it has to be accepted."""
+    """What wrote the file after a human did: then the whole file has to be accepted."""
     before: bytes | None = None
-    """The file that holds until then."""
+    """The text that holds until then."""
 
     @property
     def diff(self) -> list[str]:
-        """What would hold otherwise than now, line by line."""
+        """The difference to what holds now, line by line."""
         old, new = ((text or b"").decode(errors="replace").splitlines() for text in (self.before, self.text))
         return list(unified_diff(old, new, "holds now", toml.FILE, lineterm=""))
 
@@ -90,7 +89,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class TrustedSettings:
-    """The settings of one workspace: which of them hold, and what a human accepts of the others."""
+    """The settings of one workspace: which of them hold, and which a human accepts."""
 
     def __init__(
         self,
@@ -114,23 +113,18 @@ class TrustedSettings:
 
     @property
     def settings(self) -> toml.Config:
-        """The settings that held when they were first asked for, or last accepted."""
+        """The settings that held when they were first read, or last accepted."""
         if self._settings is None:
             self._settings = self._noticed(self.held)
         return self._settings
 
     @property
     def held(self) -> Held:
-        """Which settings hold now, and which wait for a human."""
+        """The settings that hold now, and those that wait for a human."""
         return self._held(self._ledger.refresh())
 
     def _held(self, history: History) -> Held:
         return settings_of(self._root, history, self._contents, acceptance.read(self._state).accepted)
-
-    def read_without_intents(self) -> None:
-        """Read the settings by a history without intents, where nobody has asked for them yet."""
-        if self._settings is None:
-            self._settings = self._noticed(self._held(without_intents(self._ledger.journal)))
 
     def _noticed(self, held: Held) -> toml.Config:
         declined, kept = acceptance.read(self._state).declined, location.read(self._state)
@@ -145,7 +139,7 @@ class TrustedSettings:
         return held.settings
 
     def offer(self) -> Offer:
-        """takeback.toml as it is now, for a human who may accept it."""
+        """Return takeback.toml as it is now, for a human to accept."""
         text = toml.read_text(self._root)
         given = toml.parse_config(text or b"", self._root / toml.FILE)
         accepted = acceptance.read(self._state).accepted
@@ -155,30 +149,31 @@ class TrustedSettings:
 
     @property
     def _has_changed_unseen(self) -> bool:
-        """Whether somebody has written takeback.toml beside a session, and nobody has recorded it yet."""
+        """Whether takeback.toml was changed outside the open session, and that is not recorded yet."""
         history = self._ledger.refresh()
         return history.is_in_session and changed_unseen(self._root, history, self._contents)
 
     def note(self) -> None:
-        """Record what a human wrote into takeback.toml, before a session begins: beside one it would be in doubt."""
+        """Record a human's edit of takeback.toml before a session begins: during one, its author is in doubt."""
         with self._lock.held():
             history = self._ledger.refresh()
             if not history.is_in_session and changed_unseen(self._root, history, self._contents):
                 self._observe()
 
     def accept_offer(self, offer: Offer) -> None:
-        """Accept what a human has been shown. ConflictError where the file has changed meanwhile."""
+        """Accept what a human was shown. Raise ConflictError if the file has changed meanwhile."""
         with self._lock.held():
             if toml.read_text(self._root) != offer.text:
                 raise ConflictError(
-                    f"{toml.FILE} has changed since it was shown; nothing was accepted", hint="look again"
+                    f"{toml.FILE} has changed since it was shown; nothing was accepted",
+                    hint="look at it again",
                 )
             acceptance.note(self._state, accepted=[one.digest for one in offer.asked])
             if self._may_write:
                 if offer.since:
                     self._observe()
-                known = self._ledger.refresh().timeline(CONFIG)
-                version = known[-1].change.after.id if known else ""
+                known = next(self._ledger.refresh().latest_entries(CONFIG), None)
+                version = known.change.after.id if known else ""
                 names = tuple(map(str, offer.asked))
                 self._ledger.append([ConfigAccepted(version, environment.actor(), toml.FILE, names)])
                 for target in targets(self._root)[1:]:
@@ -187,58 +182,76 @@ class TrustedSettings:
 
     @property
     def _may_write(self) -> bool:
-        """Whether the workspace sits here: to a history that is only looked at nothing is written."""
+        """Whether the workspace sits here. A history that is only read from here is not written to."""
         seats, seat = self._ledger.journal.seats, self._ledger.refresh().moves.seat
         return not (seats and seat and seat.place.id != seats.place.id)
 
     def accept(self, target: Target) -> None:
-        """Accept what an action wrote there, which a human has seen."""
+        """Accept what an action wrote to this target, after a human has seen it."""
         history = self._ledger.refresh()
         if history.untrusted_since(target, beside=True):
-            latest = history.timeline(target)[-1].change.after
+            latest = history.latest(target)
             self._ledger.append([ConfigAccepted(latest.id, environment.actor(), target.name)])
 
 
 def settings_of(root: Path, history: History, contents: Kept, accepted: Collection[str]) -> Held:
-    """The settings that hold. Content is asked for only where it is needed."""
+    """Return the settings that hold. Content is read only if needed."""
     text, since = _trusted(root, history, contents)
     given = toml.parse_config(text or b"", root / toml.FILE)
     pending = tuple(one for one in to_accept(given) if one.digest not in accepted)
     return Held(holding(given, accepted), pending, since, text)
 
 
+def unaccepted(root: Path, state: Path) -> list[Setting]:
+    """Return the settings in takeback.toml that need a human and have not been accepted."""
+    accepted = acceptance.read(state).accepted
+    return [one for one in to_accept(toml.read_config(root)) if one.digest not in accepted]
+
+
+def declined(state: Path) -> Collection[str]:
+    """Return the digests of settings that a human declined."""
+    return acceptance.read(state).declined
+
+
+def decline(state: Path, digests: Iterable[str]) -> None:
+    """Note that a human declined these, so that nobody is asked about them again."""
+    acceptance.note(state, declined=digests)
+
+
 def targets(root: Path) -> list[Target]:
-    """What is accepted with the settings: the file, and where it is a link into the workspace what it leads to."""
+    """Return what is accepted with the settings: the file, and its target if it is a link into the workspace."""
     path = root / toml.FILE
     led = _led(root, os.readlink(path)) if path.is_symlink() else None
     return [CONFIG, led] if led else [CONFIG]
 
 
 def _led(root: Path, link: str) -> Target | None:
-    """Where such a link leads in the workspace; None where it leads out of it."""
+    """Return the target of such a link in the workspace, or None if it leads outside."""
     path = os.path.relpath(os.path.normpath(root / link), root)
     return None if path.startswith("..") else Target(CONFIG.resource, path)
 
 
 def _trusted(root: Path, history: History, contents: Kept) -> tuple[bytes | None, str]:
-    """The file as no agent wrote it, and what wrote it since."""
+    """Return the file without edits by agents, and what has edited it since."""
     running = [action for action in history.open_actions() if action.is_tool]
     if running:
         # It may be writing the file now.
-        marks = [m for m in getattr(running[0].began, "marks", ()) if m.resource == CONFIG.resource]
+        marks = [m for m in running[0].began.marks if m.resource == CONFIG.resource]
         return (_recorded(root, history, marks[0], contents) if marks else toml.read_text(root)), ""
     recorded = history.marks.get(CONFIG.resource)
     for target in targets(root):
         if recorded and (entry := history.untrusted_since(target, beside=True)):
+            from takeback.resources.files.entry import entry_of
+
             return _text(root, history, recorded, entry_of(entry.change.before), contents), entry.action
     if recorded and history.is_in_session:
-        # What is on disk may be what something in the background wrote just now: nobody has recorded it yet.
+        # A background process may have written the file on disk just now, without a record yet.
         return _recorded(root, history, recorded, contents), ""
     return toml.read_text(root), ""
 
 
 def changed_unseen(root: Path, history: History, contents: Kept) -> bool:
-    """Whether the file is another one than was last recorded."""
+    """Return True if the file differs from the last record of it."""
     recorded = history.marks.get(CONFIG.resource)
     return recorded is not None and _recorded(root, history, recorded, contents) != toml.read_text(root)
 
@@ -248,7 +261,10 @@ def _recorded(root: Path, history: History, mark: Mark, contents: Kept) -> bytes
 
 
 def _text(root: Path, history: History, mark: Mark, entry: FileEntry | None, contents: Kept) -> bytes | None:
-    """What the settings read as. Of a link, what it leads to: as recorded, or outside the workspace as it is now."""
+    """Return the text of the settings. For a link, read its target: as recorded, or as it is now if it is outside."""
+    from takeback.resources.files.entry import FILE, LINK, entry_of, version_of
+    from takeback.resources.files.resource import file_text
+
     if entry is not None and entry.kind == LINK:
         link = os.fsdecode(entry.content)
         led = _led(root, link)
@@ -260,10 +276,7 @@ def _text(root: Path, history: History, mark: Mark, entry: FileEntry | None, con
 
 
 def _entry(mark: Mark, target: Target, contents: Kept) -> FileEntry | None:
+    from takeback.resources.files.resource import tree_of
+    from takeback.resources.files.tree import deltas
+
     return deltas.lookup(tree_of(mark.state), os.fsencode(target.name), contents()[1])
-
-
-def without_intents(journal: Journal) -> History:
-    """Enough of the history to tell which settings hold."""
-    intents = get_args(IntentEvent)
-    return History.of(record for record in journal.read() if not isinstance(record.event, intents))

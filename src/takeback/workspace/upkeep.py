@@ -1,62 +1,125 @@
-"""Keeping the store of a workspace sound and small: what is verified, what is kept, and what may go."""
+"""Keeping the store of a workspace sound and small: verifying it, and removing what the limits do not keep."""
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from takeback.core import events as e
 from takeback.core.lifecycle import Life
+from takeback.core.record import contents_named
 from takeback.engine import prune
-from takeback.engine.outbox.check import disagreements
 from takeback.engine.prune import Pruned
-from takeback.errors import CorruptionError
-from takeback.ports.journal import Finding
+from takeback.ports.content import Stats
+from takeback.resources.files.look import watch
 from takeback.settings import environment
 from takeback.system.clock import SystemClock
 from takeback.workspace.parts import WorkspaceParts
 
+if TYPE_CHECKING:
+    from takeback.workspace.compacting import Ask, Compactable, Compacted
+    from takeback.workspace.verification import Verification
+
 AUTOMATIC_GC_S, URGENT_GC_S = 3600, 60
+JOURNAL = ("journal.db", "journal.db-wal", "journal.anchor")
+CONVERSATIONS = ("conversations.db", "conversations.db-wal")
+INDEXES = ("index.db", "files.index", "sqlite.index", "git.index")
+
+
+class Watching(msgspec.Struct, frozen=True):
+    """The kernel's ability to report changes in a folder."""
+
+    why_not: str
+    """Why it cannot; empty if it can."""
+    folders_max: int
+    """The number of folders that a user may watch; zero if unknown."""
+
+
+class StoredSizes(msgspec.Struct, frozen=True):
+    """The room that the history of a workspace takes on this machine, in bytes."""
+
+    content: int
+    """The stored content. Only this counts against the quota: a clean-up removes nothing else."""
+    journal: int
+    """The journal and its anchor; of a journal on a server, only what is here."""
+    index: int
+    """Caches, which are rebuilt if they are missing."""
+    conversations: int
+    """What agent frameworks keep of their conversations; of those on a server, nothing is here."""
+
+    @property
+    def total(self) -> int:
+        return self.content + self.journal + self.index + self.conversations
+
+    def __str__(self) -> str:
+        return (
+            f"{self.total / 1e6:,.1f} MB: content {self.content / 1e6:,.1f}, journal {self.journal / 1e6:,.1f}, "
+            f"index {self.index / 1e6:,.1f}"
+            + (f", conversations {self.conversations / 1e6:,.1f}" if self.conversations else "")
+        )
+
+
+class CleanUp(msgspec.Struct, frozen=True):
+    """What a clean-up did."""
+
+    pruned: Pruned
+    compacted: Compacted | None
+    """What was compacted, or could be; None if there was nothing to compact."""
 
 
 class Upkeep:
-    """The care of what one workspace has stored."""
+    """The upkeep of one workspace's store."""
 
     def __init__(self, parts: WorkspaceParts) -> None:
         self._parts = parts
 
-    def verify(self, *, deep: bool = False) -> list[Finding]:
-        """Everything that is not as it was written; an empty list is the proof that all is well.
+    def counted(self) -> tuple[int, int]:
+        """Return the number of files, and of bytes in them, at the last look."""
+        return self._parts.files.counted()
 
-        With `deep` every stored byte is read again, and every file of the workspace is compared with what was last
-        recorded of it: by content, not by times.
-        """
-        findings = list(self._parts.journal.check())
-        if not findings and (gone := self._parts.lost):
-            findings = [Finding("history", f"{gone}; {gone.hint}")]
-        if not findings:
-            findings = [Finding(f"event {b.seq}", b.what, b.seq) for b in self._parts.history.breaches]
-        if not findings:
-            findings += disagreements(self._parts.ledger.refresh, self._parts.outbox)
-        if self._parts.has_content:
-            findings += self._parts.store.check(deep=deep, progress=self._parts.progress)
-        if self._parts.kept.blobs and not findings:
-            findings += self._check_bucket(deep=deep)
-        if deep and not findings:
-            with self._parts.lock.held():
-                for name, resource in self._parts.tracker.observed.items():
-                    findings += resource.audit() if name in self._parts.history.marks else []
-        return findings
+    def content(self) -> Stats:
+        """Return how much content is stored on this machine."""
+        return self._parts.store.stats()
 
-    def _check_bucket(self, *, deep: bool) -> list[Finding]:
+    def size_bytes(self) -> int:
+        """Return the room that stored content takes on this machine."""
+        return self._parts.store.size_bytes()
+
+    def sizes(self) -> StoredSizes:
+        """Return the room that each part of the history takes on this machine."""
+        state = self._parts.state
+        return StoredSizes(
+            self.size_bytes(),
+            *(sum(_size(state / name) for name in names) for names in (JOURNAL, INDEXES, CONVERSATIONS)),
+        )
+
+    def shared_bytes(self) -> int:
+        """Return how much content is in the bucket, as last seen."""
+        return self._parts.store.shared_bytes()
+
+    def watching(self) -> Watching:
+        """Return whether changes can be watched here, so that a look costs only what changed."""
+        fd = os.open(self._parts.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            return list(
-                self._parts.store.check_shared(self.needed(), deep=deep, progress=self._parts.progress)
-            )
-        except CorruptionError as error:
-            return [Finding("content", error.message)]
+            return Watching(watch.supported(fd), watch.limit())
+        finally:
+            os.close(fd)
+
+    def verify(self, *, everything: bool = True, deep: bool = False) -> Verification:
+        """Verify everything, or only what was recorded since the last verification.
+
+        With `deep`, read every stored byte again, and compare every file of the workspace with its last record: by
+        content, not by times. That includes everything.
+        """
+        from takeback.workspace import verification  # most commands verify nothing
+
+        return verification.verify(self._parts, self.needed, everything=everything, deep=deep)
 
     def needed(self) -> set[bytes]:
-        """The names of all content that the limits keep."""
+        """Return the names of all content that the limits keep."""
         marks, limits = self._pinned(), self._parts.settings.store
         return prune.needed(
             self._parts.journal.read(),
@@ -65,56 +128,86 @@ class Upkeep:
             prune.RetentionLimits(limits.keep_days, limits.keep_checkpoints, 0),
             SystemClock().now_us(),
             self._parts.progress,
-            self._parts.ledger.history.values(),
+            self._values(),
         )
 
+    def _values(self) -> set[bytes]:
+        """Return the names of the arguments and results of calls that the limits keep."""
+        days = self._parts.settings.store.keep_days
+        since_us = SystemClock().now_us() - days * prune.DAY_US if days else 0
+        return contents_named(self._parts.journal.read(), since_us)
+
     def _pinned(self) -> list[e.Mark]:
-        """What running actions began with stays, whatever its age."""
+        """Return the marks that running actions began with: these stay, whatever their age."""
         history = self._parts.history
         running = [*history.open_actions(), *history.open_actions(Life.BACKGROUND)]
-        return [mark for action in running for mark in getattr(action.began, "marks", ())]
+        return [mark for action in running for mark in action.began.marks]
 
-    def gc(self) -> Pruned:
-        """Let go of content that the limits do not keep."""
-        limits = self._parts.settings.store
+    def gc(self, ask: Ask | None = None) -> CleanUp:
+        """Remove content that the limits do not keep, and compact old records.
+
+        `ask` is called before the first compaction; without it, that is left to a clean-up that a human sees.
+        """
+        from takeback.workspace.compacting import Compacting  # most commands clean nothing up
+
         with self._parts.lock.held():
             self._parts.recover()
-            # The present is recorded first, so that its content counts as needed.
+            # The present is recorded first, so that its content counts as needed, and its marks are the last ones.
             self._parts.tracker.save("before gc", environment.actor())
-            self._parts.generation.rise()
-            pruned = prune.prune(
-                self._parts.journal.read(),
-                self._pinned(),
-                self._parts.tracker.observed,
-                self._parts.store,
-                prune.RetentionLimits(limits.keep_days, limits.keep_checkpoints, limits.quota_bytes),
-                SystemClock().now_us(),
-                self._parts.progress,
-                self._parts.ledger.history.values(),
-            )
-            freed = self._sweep_bucket() if self._parts.kept.blobs else 0
-            return msgspec.structs.replace(pruned, bucket_bytes_freed=freed)
+            pruned = self._prune()
+        return CleanUp(pruned, Compacting(self._parts).run(ask))
+
+    def compactable(self) -> Compactable:
+        """Return how much of the journal a clean-up might compact."""
+        from takeback.workspace.compacting import Compacting
+
+        return Compacting(self._parts).estimate()
+
+    def _prune(self) -> Pruned:
+        limits = self._parts.settings.store
+        self._parts.generation.rise()
+        pruned = prune.prune(
+            self._parts.journal.read(),
+            self._pinned(),
+            self._parts.tracker.observed,
+            self._parts.store,
+            prune.RetentionLimits(limits.keep_days, limits.keep_checkpoints, limits.quota_bytes),
+            SystemClock().now_us(),
+            self._parts.progress,
+            self._values(),
+        )
+        freed = self._sweep_bucket() if self._parts.kept.blobs else 0
+        return msgspec.structs.replace(pruned, bucket_bytes_freed=freed)
 
     def _sweep_bucket(self) -> int:
         seen = self._parts.history.seq
         live = self.needed()
 
         def again() -> set[bytes]:
-            # Nothing was recorded meanwhile, here or elsewhere, so nothing else can be live.
+            # If nothing was recorded meanwhile, here or elsewhere, nothing else can be live.
             return live if self._parts.history.seq == seen else self.needed()
 
         return self._parts.store.sweep_shared(live, again, progress=self._parts.progress).bytes_freed
 
     def keep_within_quota(self) -> None:
-        """Clean up by itself when the store has outgrown its quota, but not again and again.
+        """Clean up if the store has outgrown its quota, but not again and again.
 
-        Before an action begins, and not after it ended: what it did must not be pruned before it can be taken back.
+        Call it before an action begins, not after it ended: its changes must not be pruned before anyone can take
+        them back.
         """
         quota = self._parts.settings.store.quota_bytes
-        size = self._parts.store.size_bytes() if quota else 0
+        size = self.size_bytes() if quota else 0
         wait_s = AUTOMATIC_GC_S if size < 2 * quota else URGENT_GC_S
         if size > quota and self._parts.generation.age_s() > wait_s:
-            pruned = self.gc()
+            pruned = self.gc().pruned
             self._parts.notices.append(
-                f"the stored content had outgrown its quota: freed {pruned.freed / 1e6:,.0f} MB of old states"
+                f"the stored content had outgrown its quota: freed {pruned.freed / 1e6:,.0f} MB of old states. "
+                f"Kept now: {self.sizes()}"
             )
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0

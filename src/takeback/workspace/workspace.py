@@ -22,20 +22,11 @@ from takeback.core.values import view
 from takeback.engine.describe import replay as describe_replay
 from takeback.engine.describe.diff import Diff
 from takeback.engine.describe.replay import ReplayMoment, RunSnapshot
-from takeback.engine.gate.gate import Approve
-from takeback.engine.locks.leases import Leases
-from takeback.engine.prune import Pruned
 from takeback.engine.rollback.paths import path_filter
-from takeback.engine.rollback.report import RollbackReport
 from takeback.engine.runs.checks import choice_of
-from takeback.engine.runs.parts import Options
-from takeback.engine.runs.run import Run
-from takeback.engine.runs.session import Session
 from takeback.errors import (
-    ConflictError,
     ContentGone,
     CorruptionError,
-    RefusedError,
     RunBusy,
     SeatLost,
     UsageError,
@@ -43,23 +34,32 @@ from takeback.errors import (
 from takeback.ports.journal import Finding, Journal
 from takeback.ports.outbox import Outbox
 from takeback.ports.progress import Progress, silent
-from takeback.resources.files.outside.roots import place_of
-from takeback.resources.postgres.guarded import GuardedDatabases
 from takeback.settings import environment, toml
-from takeback.storage.content.memory import MemoryBlobs
 from takeback.storage.state.lock import WorkspaceLock
 from takeback.system import processes
+from takeback.workspace.known import KnownWorkspace
 from takeback.workspace.lost_history import FRESH, Lost
-from takeback.workspace.parts import WorkspaceParts
-from takeback.workspace.upkeep import Upkeep
+from takeback.workspace.trusted_settings import TrustedSettings
 
 if TYPE_CHECKING:
+    from takeback.engine.gate.gate import Approve
+    from takeback.engine.locks.leases import Leases
     from takeback.engine.outbox.service import OutboxService, ServiceListener
+    from takeback.engine.prune import Pruned
+    from takeback.engine.rollback.report import RollbackReport
+    from takeback.engine.runs.run import Run
+    from takeback.engine.runs.session import Session
+    from takeback.engine.runs.thread import Thread
     from takeback.engine.tracking.command import Commands
+    from takeback.resources.postgres.guarded import GuardedDatabases
+    from takeback.storage.content.memory import MemoryBlobs
+    from takeback.workspace.forgetting import Forgotten
+    from takeback.workspace.parts import WorkspaceParts
+    from takeback.workspace.upkeep import Upkeep
 
 
 class Workspace:
-    """One protected directory, and all that can be done to it. Close it, or use it in a `with` block."""
+    """One protected directory, and everything that can be done to it. Close it, or use it in a `with` block."""
 
     def __init__(
         self,
@@ -71,29 +71,51 @@ class Workspace:
         progress: Progress = silent,
         blobs: MemoryBlobs | None = None,
     ) -> None:
-        """`blobs` has the content, where it is not kept in the state folder."""
+        """`blobs` has the content, if it is not kept in the state folder."""
         self.root = root
         self.state = state
-        self.parts = WorkspaceParts(root, state, journal, watching=watching, progress=progress, blobs=blobs)
+        self.known = KnownWorkspace(root, state, journal, watching=watching, progress=progress, blobs=blobs)
+        """What the journal and the settings say, without a look at the directory."""
         self.closed: Callable[[], object] = lambda: None
-        """Called when it has been closed."""
-        self.notices = self.parts.notices
-        """What was found and settled of an earlier crash, in words, for whoever can tell the user."""
-        self._upkeep = Upkeep(self.parts)
+        """Called when the workspace has been closed."""
+        self.notices = self.known.notices
+        """Messages for the user, such as what was settled after a crash."""
+
+    @property
+    def parts(self) -> WorkspaceParts:
+        """What works on the directory. It is loaded when it is first needed."""
+        return self.known.parts
+
+    @cached_property
+    def upkeep(self) -> Upkeep:
+        """What the workspace has stored: how much it is, whether it is sound, and what may go."""
+        from takeback.workspace.upkeep import Upkeep
+
+        return Upkeep(self.parts)
 
     @property
     def history(self) -> History:
-        """What the journal says now."""
-        return self.parts.history
+        """The present content of the journal."""
+        return self.known.history
+
+    @property
+    def known_history(self) -> History:
+        """What the journal said when it was last read: reading it again costs a moment."""
+        return self.known.ledger.history
 
     @property
     def journal(self) -> Journal:
-        return self.parts.journal
+        return self.known.journal
+
+    @property
+    def source(self) -> str:
+        """The source of the events, for others: the same on each machine that shares the history."""
+        return self.known.source
 
     @property
     def outbox(self) -> Outbox:
-        """What runs have deferred."""
-        return self.parts.outbox
+        """The intents that runs have deferred."""
+        return self.journal.outbox
 
     def courier(
         self,
@@ -103,9 +125,9 @@ class Workspace:
         health: Path | None = None,
         listener: ServiceListener | None = None,
     ) -> OutboxService:
-        """A worker that delivers what committed runs have deferred, and tells webhooks and notifiers of it.
+        """Return a worker that delivers the intents of committed runs, and notifies webhooks and notifiers.
 
-        `notify` names notifiers beside those of `takeback monitor`; `health` is a file to keep up to date.
+        `notify` names notifiers in addition to those of `takeback monitor`; `health` is a file to keep up to date.
         """
         return self.parts.courier(concurrency=concurrency, notify=notify, health=health, listener=listener)
 
@@ -116,28 +138,33 @@ class Workspace:
 
     @property
     def leases(self) -> Leases:
-        """Who may work on what."""
+        """The locks that runs hold."""
         return self.parts.leases
 
     @property
     def lost(self) -> Lost | None:
         """The history that this directory had before, if it is not this one."""
-        return self.parts.lost
+        return self.known.lost
 
     @property
     def settings(self) -> toml.Config:
-        """takeback.toml, as far as it holds: neither an agent nor a folder may loosen its own protection."""
-        return self.parts.settings
+        """The settings of takeback.toml that hold: neither an agent nor a folder may loosen its own protection."""
+        return self.known.settings
+
+    @property
+    def trusted(self) -> TrustedSettings:
+        """Which settings hold, and what a human accepts of the others."""
+        return self.known.trusted
 
     @property
     def lock(self) -> WorkspaceLock:
         """Held for marks, rollbacks and garbage collection; not for the length of a run."""
-        return self.parts.lock
+        return self.known.lock
 
     # What happened
 
     def log(self) -> list[RecordedAction | Checkpoint]:
-        """Every action and checkpoint, oldest first."""
+        """Return every action and checkpoint, oldest first."""
         history = self.history
         entries: list[RecordedAction | Checkpoint] = [
             *history.actions.values(),
@@ -146,75 +173,27 @@ class Workspace:
         return sorted(entries, key=lambda entry: ids.seq_of(entry.id))
 
     def diff(self, a: str | Checkpoint = "", b: str | Checkpoint = "", paths: Iterable[str] = ()) -> Diff:
-        """What lies between two checkpoints, or a checkpoint and the present, or what one action changed.
+        """Return the changes between two checkpoints, or from a checkpoint to the present, or those of one action.
 
-        Without anything: what has changed since the last action began, or since the last checkpoint.
+        By default, return what has changed since the last action began, or since the last checkpoint.
         """
-        start, end, wanted = _id(a), _id(b), path_filter(self.root, self.history, paths)
-        if start and ids.parse(start)[0] != ids.CHECKPOINT and not end:
-            changes: Iterable[Change] = self._made_by(start)
-        else:
-            changes = self._between(start, end)
-        return Diff(tuple(change for change in changes if wanted(change.target)), self._text, self.tell)
+        from takeback.workspace.comparison import Comparison  # most commands compare nothing
 
-    def _text(self, change: Change, version: Version) -> bytes | None:
-        resource = self.parts.tracker.observed.get(change.target.resource)
-        return resource.text(version) if resource else None
+        comparison = Comparison(self.parts)
+        return Diff(comparison.changes(_id(a), _id(b), paths), comparison.text, self.tell)
 
     def tell(self, change: Change) -> str:
-        """What an action changed, as a person would say it, where the name of the target does not say enough."""
+        """Return a change as a person would describe it, if the name of its target does not say enough."""
         return self.parts.tracker.resources[change.target.resource].tell(change, back=False)
 
-    def _made_by(self, id: str) -> Iterable[Change]:
-        """What an action, a step or a run changed, from before it to after it."""
-        history = self.history
-        if id in history.actions and selection.inside(history, [id]) == [id]:
-            return history.actions[id].changes
-        actions = [id] if id in history.actions else selection.actions_of(history, id)
-        made = selection.net(history, selection.inside(history, actions))
-        known = {*self.parts.tracker.observed, *(resource.name for resource in self.parts.tracker.attributed)}
-        return [change for change in made if change.target.resource in known]
-
-    def _between(self, start: str, end: str) -> Iterable[Change]:
-        with self.lock.held():
-            history = self.history
-            until = self._marks_of(end) if end else self.parts.tracker.marks()
-            since = _by_name(self._marks_of(start)) if start else _last_beginning(history)
-            if not end and self.parts.outside.name in since:
-                # Nobody looks there between two actions: what was in view then is looked at now.
-                again = self.parts.outside.again(since[self.parts.outside.name])
-                until = [*(mark for mark in until if mark.resource != again.resource), again]
-            return [
-                change
-                for mark in until
-                if mark.resource in since
-                for change in self.parts.tracker.observed[mark.resource].changes(since[mark.resource], mark)
-            ]
-
-    def _marks_of(self, id: str) -> Sequence[e.Mark]:
-        """Everything as it was at a checkpoint, or when an action began."""
-        kind, _ = ids.parse(id)
-        history = self.history
-        marks: Sequence[e.Mark] = ()
-        if id in history.checkpoints:
-            marks = history.checkpoints[id].taken.marks
-        elif id in history.actions:
-            marks = getattr(history.actions[id].began, "marks", ())
-        else:
-            raise UsageError(f"there is no {ids.KINDS[kind]} {id}", hint="`takeback log` lists what there is")
-        for mark in marks:
-            if not self.parts.tracker.observed[mark.resource].keeps(mark):
-                raise ConflictError(
-                    f"the {mark.resource} of {id} were pruned and are no longer kept; nothing was changed"
-                )
-        if not marks:
-            raise UsageError(f"{id} has no picture of the files", hint="name a checkpoint, or an action")
-        return marks
+    def text_of(self, version: Version) -> bytes | None:
+        """Return the content of a recorded version of a file, or None if it has none."""
+        return self.parts.files.text(version)
 
     def drift(self) -> list[Change]:
-        """What changed since the last record, and belongs to no action yet."""
+        """Return what has changed since the last record and belongs to no action yet."""
         with self.lock.held():
-            self.parts.ledger.refresh()
+            self.known.ledger.refresh()
             return self.parts.tracker.since_last(self.parts.tracker.marks())
 
     # Recording
@@ -225,16 +204,41 @@ class Workspace:
             self.recover()
             id = self.parts.tracker.save(message, environment.actor())
             self.keep_within_quota()
-        return self.parts.ledger.history.checkpoints[id]
+        return self.known.ledger.history.checkpoints[id]
+
+    def look(self) -> None:
+        """Look at everything, and record nothing: the next look of this object costs what changed since."""
+        with self.lock.held():
+            self.parts.tracker.marks()
+
+    def observe(self) -> None:
+        """Record what changed since the last look; it belongs to no action."""
+        with self.lock.held():
+            self.parts.tracker.observe()
+
+    def in_background(self) -> list[int]:
+        """Return the processes that ended actions have left running."""
+        return self.parts.tracker.in_background()
+
+    def end_gone(self) -> None:
+        """End the actions whose last process in the background is gone."""
+        with self.lock.held():
+            self.known.ledger.refresh()
+            self.parts.tracker.end_gone()
+
+    def trespasses(self, action: str) -> list[str]:
+        """Say what an action changed that other runs have locked."""
+        return [str(one) for one in self.parts.locks.after(self.history.actions[action])]
 
     @contextmanager
     def recording(
         self, name: str, *, actor: str = "", ref: str = "", command: str | Sequence[str] = ()
     ) -> Iterator[str]:
-        """What changes in this block is one action, whoever or whatever does it. Yields its id.
+        """Record everything that changes in this block as one action, whatever changes it. Yield its id.
 
-        An exception is recorded and goes on; nothing is taken back by itself. `command` is what the block is about to
-        run: it is judged before, as `takeback run` does it, and RefusedError says that a rule or a lock forbids it.
+        An exception is recorded and raised again; nothing is taken back automatically. `command` is what the block
+        is about to run: it is judged first, as in `takeback run`, and RefusedError is raised if a rule or a lock
+        forbids it.
         """
         actor, plan = actor or environment.actor(), None
         if command:
@@ -243,13 +247,13 @@ class Workspace:
                 self.notices.append(locked)
         with self.commands.block(name, actor=actor, ref=ref, plan=plan) as (id, trespasses):
             yield id
-        self.notices += [f"{id} changed what others have locked: {one}" for one in trespasses]
+        self.notices += [f"{id} changed what another run has locked: {one}" for one in trespasses]
 
     @contextmanager
     def writing(self, name: str) -> Iterator[str]:
-        """What Takeback itself writes into the project in this block, as it was asked to. Yields the action's id.
+        """Record what Takeback itself writes into the project in this block. Yield the action's id.
 
-        Where an agent asked for it, it is the agent's, like anything else that the agent does.
+        If an agent asked for it, the action is the agent's, like everything else that the agent does.
         """
         tool = "" if self.inside_action() else f"{OWN}{name}"
         with self.commands.block(name, actor=environment.actor(), tool=tool) as (id, _):
@@ -257,8 +261,8 @@ class Workspace:
 
     @cached_property
     def commands(self) -> Commands:
-        """Runs commands as actions: `plan` one, `allow` it, and `run` it."""
-        from takeback.engine.tracking.command import Commands  # reading needs none of it
+        """The runner of commands as actions: `plan` one, `allow` it, and `run` it."""
+        from takeback.engine.tracking.command import Commands  # not needed for reading
 
         parts = self.parts
         return Commands(
@@ -301,13 +305,15 @@ class Workspace:
         roots: Sequence[str | os.PathLike[str]] = (),
         allow_home: bool = False,
     ) -> Run:
-        """One attempt of an agent at a task, as a block: committed at its end, taken back by an exception.
+        """Return a run, an agent's attempt at a task, as a block: committed at its end, taken back by an exception.
 
-        `roots` are folders outside the workspace that are protected like it for as long as the run is at work.
-        With `steps` its progress is also kept in a workflow file, for restarts. With `deliver` the run itself
-        delivers what it deferred, once it has committed; what does not get through is left to a worker.
+        `roots` are folders outside the workspace that are protected, too, while the run is at work. With `steps` its
+        progress is also kept in a workflow file, for restarts. With `deliver` the run itself delivers its intents
+        once it has committed; those that fail are left to a worker.
         """
         began = self._began(name, key, autopilot=autopilot, actor=actor, session=session, ref=ref)
+        from takeback.engine.runs.parts import Options
+
         line = environment.command_line() if command is None else tuple(command)
         options = Options(
             msgspec.structs.replace(began, command=line),
@@ -324,7 +330,7 @@ class Workspace:
     def _began(
         self, name: str, key: str, *, autopilot: bool, actor: str, session: str, ref: str
     ) -> e.RunBegan:
-        """The beginning of a run in this process, as it is recorded."""
+        """Return the event that begins a run in this process."""
         return e.RunBegan(
             name,
             key=key,
@@ -339,14 +345,16 @@ class Workspace:
     def roots(
         self, folders: Sequence[str | os.PathLike[str]], *, allow_home: bool = False
     ) -> tuple[str, ...]:
-        """Folders outside the workspace as places that an action can name, each with all that is in it."""
+        """Return folders outside the workspace as roots that an action can name, each with everything in it."""
         if isinstance(folders, str | os.PathLike):
             raise UsageError(
-                "roots is a list of folders; nothing was begun", hint=f"roots=[{os.fspath(folders)!r}]"
+                "roots must be a list of folders; nothing was begun", hint=f"roots=[{os.fspath(folders)!r}]"
             )
         found = [Path(os.path.realpath(os.path.join(environment.here(), folder))) for folder in folders]
         for path in () if allow_home else found:
             environment.refuse_too_wide(path)
+        from takeback.resources.files.outside.roots import place_of
+
         return tuple(place_of(path, self.root, self.state.parent.parent) for path in found)
 
     def session(
@@ -361,39 +369,65 @@ class Workspace:
         session: str = "",
         ref: str = "",
     ) -> Session:
-        """A run that is not the work of one process, to begin and end actions in: the open one with this key, or new.
+        """Return a run that several processes share, to begin and end actions in: the open one with this key, or new.
 
-        It is over when `end()` is called, in any process, or when the process `pid` has ended.
+        It ends when any process calls `end()`, or when the process `pid` has ended.
         """
         if not key:
-            raise UsageError("a session needs a key, by which another process finds it; nothing was begun")
+            raise UsageError("a session needs a key, so that other processes find it; nothing was begun")
         if not self.history.is_in_session:
-            self.parts.trusted.note()
+            self.known.trusted.note()
+        from takeback.engine.runs.parts import Options
+
         began = self._began(name, key, autopilot=autopilot, actor=actor, session=session, ref=ref)
         return self.parts.runs.session(Options(began), pid=pid, approve=approve)
 
+    def thread(
+        self,
+        name: str = "",
+        *,
+        key: str,
+        autopilot: bool = False,
+        on_conflict: str = "keep",
+        approvals: str = "human",
+        approve: Approve | None = None,
+        approval_wait_s: float = 604800.0,
+        encode: Callable[[Any], Any] | None = None,
+        decode: Callable[[Any], Any] | None = None,
+        deliver: bool = False,
+        actor: str = "",
+    ) -> Thread:
+        """Return the conversation with this key, for a framework: turns and calls in any number of processes."""
+        from takeback.engine.runs.parts import Options
+
+        began = self._began(name, key, autopilot=autopilot, actor=actor, session="", ref="")
+        options = Options(began, on_conflict=choice_of(on_conflict), deliver=deliver)
+        return self.parts.runs.thread(
+            options, (encode, decode), approvals, approve=approve, approval_wait_s=approval_wait_s
+        )
+
     def attach(self, run: str) -> Session:
-        """An open run of whatever process, to begin and end actions in it from here."""
+        """Return an open run of any process, to begin and end actions in it from here."""
         return self.parts.runs.attach(run, actor=environment.actor(), parent=self.parent_action())
 
     def resume(self, run: str = "") -> list[RecordedRun]:
-        """Settle what a crash left in doubt; gives the runs that wait to be continued, or the one that is named."""
+        """Settle what a crash left in doubt. Return the runs that can be continued, or the named one."""
         return self.parts.runs.resume(run)
 
     def replay(self, run: str, to: str = "") -> Iterator[ReplayMoment]:
-        """A run once more, event by event, with the recorded results and without any effect."""
-        return describe_replay.replay(self.parts.journal.read, run, to, self.parts.calls.result)
+        """Yield a run again, event by event, with the recorded results and without any effect."""
+        return describe_replay.replay(self.known.journal.read, run, to, self.parts.calls.result)
 
     def states_at(self, id: str) -> list[RunSnapshot]:
-        """How the run that an id belongs to stood when that was over; for a checkpoint, each run that was open."""
-        return describe_replay.states_at(self.parts.journal.read, id)
+        """Return the state of an id's run when that id ended; for a checkpoint, of each run that was open."""
+        return describe_replay.states_at(self.known.journal.read, id)
 
     def result(self, action: RecordedAction) -> Any:
-        """All of what a call gave."""
+        """Return the full result of a call."""
         return self.parts.calls.result(action)
 
     def result_view(self, action: RecordedAction) -> Any:
-        """What a call gave, as it may be seen: without secrets, and shortened where no more is kept."""
+        """Return the result of a call to show: without secrets, and shortened if the full one is no longer kept."""
         if not action.full:
             return view(action.result)
         try:
@@ -401,14 +435,14 @@ class Workspace:
         except ContentGone:
             return action.result
 
-    # What runs need of humans
+    # What runs need from humans
 
     def approvals(self) -> list[Approval]:
-        """Questions that wait for an answer."""
+        """Return the requests that wait for an answer."""
         return self.parts.runs.approvals()
 
     def approve(self, id: str, *, payload: str = "") -> Approval:
-        """Allow exactly what a question asks for, once. Refused to whatever runs inside an action."""
+        """Allow exactly what a request asks for, once. Refused inside an action."""
         return self.parts.runs.answer(
             id, granted=True, actor=environment.actor(), payload=payload, inside=self.inside_action()
         )
@@ -417,11 +451,11 @@ class Workspace:
         return self.parts.runs.answer(id, granted=False, actor=environment.actor(), why=why)
 
     def handovers(self) -> list[RecordedRun]:
-        """Runs that wait for a human."""
+        """Return the runs that wait for a human."""
         return self.parts.runs.handovers()
 
     def take(self, run: str) -> RecordedRun:
-        """Say that you look after a run that was handed over."""
+        """Record that you take care of a run that was handed over."""
         return self.parts.runs.take(run, environment.actor())
 
     def give_back(
@@ -432,59 +466,53 @@ class Workspace:
         happened: Sequence[str] | Mapping[str, Any] = (),
         never: Sequence[str] = (),
     ) -> RecordedRun:
-        """Give a run back so that it can be continued, with your word on the calls that are in doubt.
+        """Return a run so that it can be continued, and settle its calls that are in doubt.
 
-        `happened` names calls, or maps each to what it gave, for the run to go on with.
+        `happened` names calls, or maps each to its result, for the run to continue with.
         """
-        if inside := self.inside_action():
-            raise RefusedError(
-                f"this was asked from inside {inside}: only a human gives a run back. Nothing was changed",
-                hint="do it from a terminal of your own",
-            )
+        self._refuse_agent("only a human can return a run")
         return self.parts.runs.give_back(run, environment.actor(), note, happened, never)
 
     def settle(self, action: str, *, happened: bool, result: Any = None) -> RecordedAction:
-        """Say whether a call in doubt happened, and what it gave. Refused to whatever runs inside an action."""
-        if inside := self.inside_action():
-            raise RefusedError(
-                f"this was asked from inside {inside}: only a human settles a call. Nothing was changed",
-                hint="do it from a terminal of your own",
-            )
+        """Record whether a call in doubt happened, and its result. Refused inside an action."""
+        self._refuse_agent("only a human can settle a call")
         return self.parts.runs.settle(action, environment.actor(), result, happened=happened)
 
     def accept_config(self) -> None:
-        """Accept takeback.toml as it is, for a human who has seen it. Refused to whatever runs inside an action."""
+        """Accept takeback.toml as it is, for a human who has seen it. Refused inside an action."""
         self.refuse_inside()
-        self.parts.trusted.accept_offer(self.parts.trusted.offer())
+        self.known.trusted.accept_offer(self.known.trusted.offer())
 
     def refuse_inside(self) -> None:
-        """Settings are not accepted inside of an action, of this workspace or another."""
-        if inside := environment.parent_action() or self.inside_action():
-            raise RefusedError(
-                f"this was asked from inside {inside}: an agent cannot accept its own settings. Nothing was changed",
-                hint="do it from a terminal of your own",
-            )
+        """Raise RefusedError inside an action of any workspace: an agent must not accept settings."""
+        self._refuse_agent("an agent cannot accept its own settings", anywhere=True)
+
+    def _refuse_agent(self, why: str, *, anywhere: bool = False) -> None:
+        """Raise RefusedError inside an action of this workspace, or with `anywhere` of any."""
+        from takeback.workspace.refusal import refuse_agent  # hardly ever needed
+
+        refuse_agent((environment.parent_action() if anywhere else "") or self.inside_action(), why)
 
     def inside_action(self) -> str:
-        """The action, or session, in whose process tree this process is, by its environment or by its lineage."""
+        """Return the action or session inside which this process runs, by its environment or its ancestors."""
         return self._inside(self.history)
 
     @property
     def was_inside_action(self) -> bool:
-        """The same by the history as it was last read: this works on a workspace that is closed, too."""
-        return bool(self._inside(self.parts.ledger.history))
+        """The same by the history as last read, so that it works on a closed workspace, too."""
+        return bool(self._inside(self.known_history))
 
     def _inside(self, history: History) -> str:
         if parent := self.parent_action():
             return parent
         line = processes.lineage()
-        running = (a.id for a in history.open_actions() if getattr(a.began, "process", None) in line)
-        # The agent of a session is inside of it also between its calls.
+        running = (a.id for a in history.open_actions() if a.process in line)
+        # The agent of a session is also inside it between its calls.
         led = (run.id for run in history.open_runs() if run.began.detached and run.began.process in line)
         return next(running, "") or next(led, "")
 
     def parent_action(self) -> str:
-        """The action of this workspace inside which this process runs."""
+        """Return the action of this workspace that the environment names, or ""."""
         name, _, id = environment.parent_action().rpartition(":")
         return id if name == self.state.name else ""
 
@@ -517,6 +545,7 @@ class Workspace:
         """Do what `undo` does; the report says whether it is complete, or stopped at a conflict."""
         if not (wanted or to or agent):
             self._refuse_older()
+        self.parts.finish_compaction()
         with self._missing_told():
             self._refuse_own(wanted)
             report = self.parts.rollbacks.undo(
@@ -530,15 +559,12 @@ class Workspace:
         return self._not_lost(report)
 
     def _refuse_own(self, wanted: Sequence[str]) -> None:
-        """An agent does not take out its own protection, nor what its human had written for it."""
+        """Raise RefusedError if an agent would remove its own protection, or other files that Takeback wrote."""
         chosen = selection.of_ids(self.history, wanted).actions if wanted else ()
         own = [id for id in chosen if self.history.actions[id].is_own]
-        if own and (inside := self.inside_action()):
-            raise RefusedError(
-                f"this was asked from inside {inside}: only a human takes back {self.history.actions[own[0]].name} "
-                f"({own[0]}). Nothing was changed",
-                hint="do it from a terminal of your own",
-            )
+        if own:
+            name = self.history.actions[own[0]].name
+            self._refuse_agent(f"only a human can take back {name} ({own[0]})")
 
     def redo(self, *, preview: bool = False, on_conflict: str = "stop") -> RollbackReport:
         """Take the most recent rollback back."""
@@ -547,12 +573,13 @@ class Workspace:
     def try_redo(self, *, preview: bool = False, on_conflict: str = "stop") -> RollbackReport:
         """Do what `redo` does; the report says whether it is complete, or stopped at a conflict."""
         self._refuse_older()
+        self.parts.finish_compaction()
         return self._not_lost(self.parts.rollbacks.redo(preview=preview, on_conflict=choice_of(on_conflict)))
 
     def restore(
         self, checkpoint: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
     ) -> RollbackReport:
-        """Make the workspace equal to a checkpoint, whoever changed it; `redo` brings the present back."""
+        """Make the workspace equal to a checkpoint, your own edits included; `redo` brings the present back."""
         return self.try_restore(checkpoint, paths=paths, preview=preview).require_complete()
 
     def try_restore(
@@ -565,13 +592,13 @@ class Workspace:
         return self._not_lost(report)
 
     def _refuse_older(self) -> None:
-        """What was done last is not known to a history that was cut: something older would be taken for it."""
+        """Raise if the history was truncated: undo would take an older action for the last one."""
         if (gone := self.lost) and gone.noted:
             self.notices.clear()  # the error says the same
             raise gone.error
 
     def _not_lost(self, report: RollbackReport) -> RollbackReport:
-        """Return this report, unless there is nothing to do only because the history is gone."""
+        """Return this report. Raise if there is nothing to do only because the history is gone."""
         if report.verdict is Verdict.NOTHING:
             if gone := self.lost:
                 self.notices.clear()  # the error says the same
@@ -579,13 +606,13 @@ class Workspace:
             if not self.history.seq:
                 raise CorruptionError(
                     f"the journal in {self.state} is empty: what was recorded is gone. Nothing was taken back",
-                    hint=f"restore that folder from a backup; or go on without it: {FRESH}",
+                    hint=f"restore that folder from a backup; or continue without it: {FRESH}",
                 )
         return report
 
     @contextmanager
     def _missing_told(self) -> Iterator[None]:
-        """What is not found may be in the history that is gone."""
+        """Report a lost history instead of an unknown id: the id may be in that history."""
         try:
             yield
         except UsageError as error:
@@ -596,38 +623,50 @@ class Workspace:
     # Keeping house
 
     def verify(self, *, deep: bool = False) -> list[Finding]:
-        """Everything that is not as it was written; an empty list is the proof that all is well.
+        """Return everything that differs from what was written; an empty list proves that all is well.
 
-        With `deep` every stored byte is read again, and every file of the workspace is compared with what was last
-        recorded of it: by content, not by times.
+        With `deep`, read every stored byte again, and compare every file of the workspace with its last record: by
+        content, not by times.
         """
-        return self._upkeep.verify(deep=deep)
+        return self.upkeep.verify(deep=deep).findings
 
     def needed(self) -> set[bytes]:
-        """The names of all content that the limits keep."""
-        return self._upkeep.needed()
+        """Return the names of all content that the limits keep."""
+        return self.upkeep.needed()
 
-    def gc(self) -> Pruned:
-        """Let go of content that the limits do not keep."""
-        return self._upkeep.gc()
+    def gc(self, *, compact: bool = False) -> Pruned:
+        """Remove content that the limits do not keep; with `compact`, compact old records even the first time."""
+        return self.upkeep.gc((lambda _: True) if compact else None).pruned
+
+    def forget(self, *paths: str, shared: bool = False, preview: bool = False) -> Forgotten:
+        """Remove the content of these paths from every stored version, and record that. The workspace stays as it is.
+
+        Raise RefusedError if other paths have some of the same content, unless `shared`. Refused inside an action.
+        """
+        from takeback.workspace.forgetting import Forgetting  # hardly ever needed
+
+        if preview:
+            return Forgetting(self.parts).preview(paths)
+        self._refuse_agent("an agent cannot forget what was recorded", anywhere=True)
+        return Forgetting(self.parts).forget(paths, shared=None if shared else ())
 
     def keep_within_quota(self) -> None:
-        """Clean up by itself when the store has outgrown its quota, but not again and again."""
-        self._upkeep.keep_within_quota()
+        """Clean up if the store has outgrown its quota, but not again and again."""
+        self.upkeep.keep_within_quota()
 
     def recover(self) -> None:
-        """Finish and settle what a crash left open; `notices` says what was done."""
+        """Finish and settle what a crash left open; `notices` then says what was done."""
         self.parts.recover()
 
     def recover_if_idle(self) -> None:
-        """Find out what is true now of what a crash left open; not while somebody is at work."""
-        if self.history.has_unended or self.history.open_runs():
+        """Settle what a crash left open, unless another process is at work."""
+        if self.history.is_unsettled or self.known.is_forgetting:
             with suppress(RunBusy, SeatLost):
                 self.recover()
 
     def close(self) -> None:
-        """Close it. Where its history is in memory, that and the private state folder end with it."""
-        self.parts.close()
+        """Close the workspace. A history in memory ends with it, and so does its private state folder."""
+        self.known.close()
         self.closed()
 
     def __enter__(self) -> Workspace:
@@ -644,15 +683,3 @@ class Workspace:
 
 def _id(named: str | Checkpoint | None) -> str:
     return named.id if isinstance(named, Checkpoint) else named or ""
-
-
-def _by_name(marks: Iterable[e.Mark]) -> dict[str, e.Mark]:
-    return {mark.resource: mark for mark in marks}
-
-
-def _last_beginning(history: History) -> Mapping[str, e.Mark]:
-    """Everything before the most recent action, else at the last checkpoint."""
-    for action in reversed(history.actions.values()):
-        if action.is_tool and (marks := getattr(action.began, "marks", ())):
-            return _by_name(marks)
-    return history.marks

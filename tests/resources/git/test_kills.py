@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from takeback.system import crash_points
+from tests.crash.points import declared
 from tests.world.kill import finish, killed_at, places_of
 
 from .conftest import made
@@ -114,4 +114,4 @@ def test_every_place_of_git_is_named_here() -> None:
         "git-objects-packed",
         "git-objects-given",
     }
-    assert {name for name in crash_points.known() if name.startswith("git-")} == tried
+    assert {name for name in declared() if name.startswith("git-")} == tried

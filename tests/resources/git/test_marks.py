@@ -121,10 +121,10 @@ def test_kept_objects_go_when_they_are_too_old(desk: Desk, tmp_path: Path) -> No
     mirror = git_of(desk)._mirror(b"")
     kept = mirror.kept / lost[:2] / lost[2:]
     assert kept.exists() and kept.stat().st_nlink == 1
-    mirror.let_go(time.time_ns() - 60 * 10**9)
+    mirror.drop_lost(time.time_ns() - 60 * 10**9)
     assert kept.exists()
     calm()
-    mirror.let_go(time.time_ns())
+    mirror.drop_lost(time.time_ns())
     assert not kept.exists()
     assert not mirror.lost()
 

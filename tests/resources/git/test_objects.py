@@ -118,11 +118,11 @@ def test_a_copy_is_counted_from_when_its_loss_was_seen(
     time.sleep(0.03)
     shutil.rmtree(folder)
     assert mirror.keep_new().hex() == name
-    mirror.let_go(copied)
-    mirror.let_go(copied)
+    mirror.drop_lost(copied)
+    mirror.drop_lost(copied)
     assert (tmp_path / "kept/ab" / name[2:]).exists()
     time.sleep(0.03)
-    mirror.let_go(time.time_ns())
+    mirror.drop_lost(time.time_ns())
     assert not (tmp_path / "kept/ab" / name[2:]).exists()
     assert mirror.keep_new() == b""
 
@@ -145,7 +145,7 @@ def test_objects_behind_a_link_are_stated_and_stay(desk: Desk, tmp_path: Path) -
     shutil.move(desk.root / ".git/objects", elsewhere)
     (desk.root / ".git/objects").symlink_to(elsewhere)
     desk.tb.save()
-    assert any("objects are not kept" in line for line in desk.tb.history.marks["git"].stated)
+    assert any("its objects are not saved" in line for line in desk.tb.history.marks["git"].stated)
     before = desk.picture()
     desk.agent("git commit -q --allow-empty -m agent")
     desk.undo()

@@ -20,7 +20,7 @@ def test_a_worktree_outside_is_unregistered_and_its_folder_stays(desk: Desk) -> 
     report = desk.undo()
     assert desk.picture() == before and not (desk.root / ".git/worktrees").exists()
     (left,) = [i.why for i in report.items if i.target.name == "worktrees/outside/gitdir"]
-    assert left == f"its folder {desk.root.parent / 'outside'} is outside, and stays"
+    assert left == f"its folder {desk.root.parent / 'outside'} is outside the workspace, and stays"
     assert (desk.root.parent / "outside/a").exists()
 
 

@@ -99,7 +99,7 @@ def test_an_operation_in_progress(desk: Desk, start: str, ended_by: str) -> None
         assert desk.picture() != before
         report = desk.undo()
         assert desk.picture() == before
-        assert any(said.startswith(f"{word} in progress no more") for said in says(report)), says(report)
+        assert any(said.startswith(f"{word} no longer in progress") for said in says(report)), says(report)
     else:
         desk.agent(begin)
         desk.tb.save()

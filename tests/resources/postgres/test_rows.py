@@ -112,7 +112,7 @@ def test_a_row_whose_parent_is_gone_is_a_conflict(shop: Shop) -> None:
     shop.agent("DELETE FROM orders")
     shop.human("DELETE FROM customers")
     with pytest.raises(
-        ConflictError, match="orders, row 1: it refers to a row of customers that is not there"
+        ConflictError, match="orders, row 1: it refers to a row of customers that does not exist"
     ):
         shop.workspace.undo()
     shop.workspace.undo(on_conflict="keep")
@@ -123,7 +123,7 @@ def test_a_unique_value_that_another_row_has_now_is_a_conflict(shop: Shop) -> No
     shop.human("INSERT INTO customers VALUES (1, 'a', 'a@example.org'), (2, 'b', 'b@example.org')")
     shop.agent("DELETE FROM customers")
     shop.human("INSERT INTO customers VALUES (3, 'c', 'a@example.org')")
-    with pytest.raises(ConflictError, match="customers, row 1: another row has its place, by a unique value"):
+    with pytest.raises(ConflictError, match="customers, row 1: another row has the same unique value"):
         shop.workspace.undo()
     shop.workspace.undo(on_conflict="keep")
     assert shop.ask("SELECT id FROM customers ORDER BY 1") == [(2,), (3,)]
@@ -267,7 +267,7 @@ def test_a_constraint_that_can_be_deferred_is_kept(shop: Shop, column: str, mine
         assert shop.workspace.undo().verdict is Verdict.CLEAN and shop.rows() == before
         shop.agent("DELETE FROM d", "INSERT INTO notes VALUES ('a', 'b')")
         shop.human(f"INSERT INTO d VALUES (2, {theirs})")
-        with pytest.raises(ConflictError, match="another row has its place, by a unique value"):
+        with pytest.raises(ConflictError, match="another row has the same unique value"):
             shop.workspace.undo()
         shop.workspace.undo(on_conflict="keep")
         assert shop.ask("SELECT id FROM d") == [(2,)] and shop.rows()["public.notes"] == []

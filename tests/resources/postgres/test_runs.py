@@ -44,7 +44,7 @@ def test_an_exception_in_the_block_aborts_it(shop: Shop) -> None:
 def test_a_failed_statement_that_was_passed_over_is_not_called_done(shop: Shop) -> None:
     with shop.workspace.run("shop") as run:
         with (
-            pytest.raises(BackendError, match="nothing of the transaction lasts"),
+            pytest.raises(BackendError, match="nothing of the transaction was kept"),
             run.database(shop.dsn) as db,
         ):
             try:
@@ -164,7 +164,7 @@ def test_an_undo_does_not_wait_for_ever(shop: Shop, monkeypatch: pytest.MonkeyPa
     shop.agent("INSERT INTO notes VALUES ('a', 'b')")
     with psycopg.connect(shop.dsn) as human:
         human.execute("INSERT INTO notes VALUES ('human', '')")
-        with pytest.raises(ConflictError, match="somebody's open transaction holds"):
+        with pytest.raises(ConflictError, match="an open transaction holds locks on rows or tables"):
             shop.workspace.undo()
         human.commit()
     shop.workspace.undo()
@@ -180,7 +180,7 @@ def test_what_was_done_while_the_server_went_away_is_not_lost(server: Server, tm
         db.commit()
         known.add(place.guard, "postgresql://postgres@/none?host=/nowhere&connect_timeout=1")
     (change,) = shop.workspace.history.actions[shop.last].changes
-    assert "not known yet" in shop.workspace.tell(change)
+    assert "what changed is still unknown" in shop.workspace.tell(change)
     with pytest.raises(BackendError, match="cannot be reached"):
         shop.workspace.undo()
     known.add(place.guard, place.dsn)
@@ -195,7 +195,7 @@ def test_where_the_guard_is_gone_nothing_is_claimed(shop: Shop) -> None:
     shop.guard()
     with pytest.raises(RollbackIncomplete) as stop:
         shop.workspace.undo()
-    assert "its guard was removed" in stop.value.report.items[0].why
+    assert "the guard was removed from the database" in stop.value.report.items[0].why
     shop.agent("INSERT INTO notes VALUES ('c', 'd')")
     shop.workspace.undo()
     assert shop.rows()["public.notes"] == ["a\tb"]
@@ -226,7 +226,7 @@ def test_a_role_without_rights_is_told_so(server: Server, tmp_path: Path) -> Non
     name = f"limited_{shop.name}"
     shop.human(f"CREATE ROLE {name} LOGIN", f"GRANT ALL ON DATABASE {shop.name} TO {name}")
     limited = server.dsn(shop.name, name)
-    with pytest.raises(RefusedError, match="may not do that"):
+    with pytest.raises(RefusedError, match="the role is not allowed to do that"):
         guard.install(limited, ["public"])
     assert guard.status(shop.dsn) is None
     shop.human(
@@ -301,7 +301,7 @@ def test_the_address_is_kept_privately_and_told_nowhere(shop: Shop) -> None:
 def test_no_part_of_a_password_is_told_of_an_address_that_cannot_be_read(given: str) -> None:
     address = f"postgresql://{given}"
     for act in (guard.install, lambda dsn, _: guard.status(dsn), lambda dsn, _: postgres_address.called(dsn)):
-        with pytest.raises(UsageError, match="that is no address of a database") as stop:
+        with pytest.raises(UsageError, match="that is not an address of a database") as stop:
             act(address, [])
         told = str(stop.value) + postgres_address.hidden(address.partition("@host")[0] + "@host/db")
         assert "hun" not in told and "ter2" not in told
@@ -324,7 +324,7 @@ def test_what_was_pruned_is_said_and_not_claimed(shop: Shop) -> None:
     assert guard.prune(shop.dsn, 30) == 1
     shop.workspace.undo()
     assert shop.rows()["public.notes"] == ["a\tb"]
-    with pytest.raises(ConflictError, match="what was set aside of it was pruned"):
+    with pytest.raises(ConflictError, match="its captured rows were pruned"):
         shop.workspace.undo()
 
 

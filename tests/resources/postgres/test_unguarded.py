@@ -14,7 +14,7 @@ from takeback.errors import HandedOver, RefusedError, RollbackIncomplete
 from takeback.testing import crash
 from tests.resources.postgres.world import Server, Shop
 
-NOT_GUARDED = "is not under guard"
+NOT_GUARDED = "is not guarded"
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def open_shop(server: Server, tmp_path: Path) -> Iterator[Shop]:
     made.workspace.close()
 
 
-@pytest.mark.filterwarnings("ignore:.*is not under guard:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*is not guarded:UserWarning")
 def test_it_commits_with_its_step_and_aborts_with_it(open_shop: Shop) -> None:
     before = open_shop.rows()
     with open_shop.workspace.run("shop") as run:
@@ -41,7 +41,7 @@ def test_it_commits_with_its_step_and_aborts_with_it(open_shop: Shop) -> None:
     assert open_shop.rows()["public.notes"] == ["c\td"]
 
 
-@pytest.mark.filterwarnings("ignore:.*is not under guard:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*is not guarded:UserWarning")
 def test_a_run_that_only_aborts_leaves_nothing_to_say(open_shop: Shop) -> None:
     before = open_shop.rows()
     run = open_shop.workspace.run("shop")
@@ -67,7 +67,7 @@ def test_it_is_said_beforehand_and_in_the_report_that_a_commit_cannot_be_taken_b
     assert open_shop.rows()["public.notes"] == ["a\tb"], "what was said is so"
 
 
-@pytest.mark.filterwarnings("ignore:.*is not under guard:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*is not guarded:UserWarning")
 def test_a_run_that_fails_after_a_commit_is_not_called_clean(open_shop: Shop) -> None:
     run = open_shop.workspace.run("shop")
     with pytest.raises(RollbackIncomplete, match="kept"), run:
@@ -90,7 +90,7 @@ def fill(root: str, dsn: str) -> None:
             db.execute("INSERT INTO notes VALUES ('a', 'b')")
 
 
-@pytest.mark.filterwarnings("ignore:.*is not under guard:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*is not guarded:UserWarning")
 def test_killed_after_the_commit_it_is_not_written_twice(open_shop: Shop) -> None:
     root = str(open_shop.workspace.root)
     done = crash.run("database-committed", 1, [f"{__name__}:fill", root, open_shop.dsn])

@@ -107,6 +107,9 @@ class Server:
         subprocess.run(command, user=user, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def stop(self) -> None:
+        """End it and remove its files."""
+        if (self._server.pgdata / "postmaster.pid").exists():
+            self.halt("immediate")  # the library does not wait long enough for that on a busy machine
         self._server.cleanup()
 
 

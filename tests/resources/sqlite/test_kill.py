@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from takeback.resources.sqlite import reading
-from takeback.system import crash_points
 from takeback.testing import crash
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
+from tests.crash.points import declared
 
 from .killing import move
 from .tool import ask, fill, picture, sql, tool
@@ -165,7 +165,7 @@ def test_killed_while_rows_are_moved(tmp_path: Path) -> None:
 
 
 def test_every_place_is_known() -> None:
-    places = {name for name in crash_points.known() if name.startswith("sqlite-")}
+    places = {name for name in declared() if name.startswith("sqlite-")}
     tried = {*CAPTURES, *(point for point, _ in RESTORES)}
     # The first three in tests/runs/test_database.py and above, the last in test_damaged.py.
     elsewhere = {"sqlite-committing", "sqlite-committed", "sqlite-moving", "sqlite-replaced"}

@@ -78,7 +78,7 @@ def test_a_human_puts_something_else_in_its_place(tb: Workspace, root: Path, thi
         app.rename(old)
     THINGS[thing](app)
     theirs = app.lstat()
-    with pytest.raises(ConflictError, match=r"x\.db: something else has its place"):
+    with pytest.raises(ConflictError, match=r"x\.db: something else is in its place"):
         tb.undo()
     assert picture(old) == before
     # Whoever wants to keep what is there keeps the database, too, where it is.

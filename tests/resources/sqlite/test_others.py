@@ -164,7 +164,7 @@ def test_a_transaction_in_the_way_is_named_and_nothing_is_changed(
     finally:
         reader.communicate(timeout=30)
     (failed,) = [item for item in caught.value.report.items if not item.verified]
-    assert "in the middle of a transaction" in failed.why
+    assert "another process has had a transaction open in it" in failed.why
     assert ask(path, "SELECT count(*) FROM orders") == [(0,)]
     assert tb.undo().verdict == "clean"
     assert ask(path, "SELECT count(*) FROM orders") == [(60,)]
@@ -184,7 +184,7 @@ def test_one_that_is_locked_for_good_is_stated(
     finally:
         holder.communicate(timeout=30)
     (stated,) = [line for mark in checkpoint.taken.marks for line in mark.stated if "app.db" in line]
-    assert "locked by another process" in stated
+    assert "another process has locked it" in stated
     later = tb.save()
     assert not [line for mark in later.taken.marks for line in mark.stated if "app.db" in line]
 
@@ -236,7 +236,7 @@ def test_a_command_is_told_what_was_not_recorded(
     (action,) = [one for one in tb.log() if isinstance(one, RecordedAction)]
     (line,) = summary_lines(tb.history, action, CommandResult(action.id, Child(0, "")), "agent")[-1:]
     assert "not recorded: app.db" in line
-    assert "locked by another process" in line
+    assert "another process has locked it" in line
 
 
 def test_one_that_is_locked_when_it_is_taken_back_says_so(
@@ -253,7 +253,7 @@ def test_one_that_is_locked_when_it_is_taken_back_says_so(
         if choice == "overwrite":
             # What is known of it does not count any more, so it has to be read, and cannot be.
             os.utime(path)
-        with locked(path), pytest.raises(ConflictError, match="locked by another process") as caught:
+        with locked(path), pytest.raises(ConflictError, match="another process has locked it") as caught:
             tb.undo(on_conflict=choice)
         assert "try again" in str(caught.value.hint)
         assert "overwrite" not in str(caught.value.hint)

@@ -106,7 +106,7 @@ def test_a_human_who_had_put_it_right_already_is_no_conflict(tb: Workspace, app:
 def test_rows_that_refer_to_what_would_go_are_a_conflict(tb: Workspace, app: Path) -> None:
     agent(tb, app, "INSERT INTO customers (id, name) VALUES (900, 'agent')")
     sql(app, "INSERT INTO orders (customer, amount) VALUES (900, 1)")
-    assert conflict(tb) == "1 row of orders refers to rows of customers that would not be there"
+    assert conflict(tb) == "1 row of orders refers to rows of customers that would not exist"
 
 
 def test_a_unique_value_that_is_taken_is_a_conflict(tb: Workspace, app: Path) -> None:
@@ -150,7 +150,7 @@ def test_tables_that_both_changed_are_named(tb: Workspace, app: Path) -> None:
 def test_rows_of_a_table_that_goes_are_a_conflict(tb: Workspace, app: Path) -> None:
     agent(tb, app, "CREATE TABLE agent (a)")
     sql(app, "INSERT INTO agent VALUES ('human')")
-    assert conflict(tb) == "rows of agent were changed by one, and the table itself by the other"
+    assert conflict(tb) == "rows of agent were changed, and someone else changed the table itself"
 
 
 def test_one_of_two_agents(tb: Workspace, app: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from takeback.system import crash_points
 from takeback.testing import crash
+from tests.crash.points import declared
 
 from . import world
 
@@ -28,7 +28,7 @@ def promised(said: str) -> list[bytes]:
 def test_every_crash_point_is_tried() -> None:
     from takeback.storage.content.packs.ingest import parallel  # noqa: F401  declares them
 
-    ours = {name for name in crash_points.known() if name.split("-")[0] in {"pack", "run", "part", "gc"}}
+    ours = {name for name in declared() if name.split("-")[0] in {"pack", "run", "part", "gc"}}
     assert ours <= set(POINTS)
 
 

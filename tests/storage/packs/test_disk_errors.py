@@ -75,7 +75,10 @@ def test_a_failed_sync_forgets_the_batch_and_nothing_else(tmp_path: Path, error:
     first = store.put(b"first")
     store.sync()
     second = store.put(b"second")
-    with failing("disk-sync", 1, error, forever=False), pytest.raises(BackendError, match="forgotten"):
+    with (
+        failing("disk-sync", 1, error, forever=False),
+        pytest.raises(BackendError, match="content put since the last sync was discarded"),
+    ):
         store.sync()
     assert store.missing([first, second]) == {second}
     # The kernel may believe that the lost pages are clean, so the next sync must not be trusted with them.

@@ -124,5 +124,5 @@ def test_files_are_private(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "b3:", "b3:zz", "sha256:" + "0" * 64, "b3:" + "0" * 63])
 def test_what_is_no_name_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is not the name"):
+    with pytest.raises(UsageError, match="is not a content name"):
         raw_name(text)

@@ -67,7 +67,7 @@ def test_events_that_were_replaced_are_noticed(where: Path) -> None:
         where, f"UPDATE takeback_store.events SET digest = 'b3:' || repeat('0', 64) WHERE {OURS} AND seq = 6"
     )
     journal = opened(where)
-    with pytest.raises(CorruptionError, match="event 6 is not the one that was written"):
+    with pytest.raises(CorruptionError, match="event 6 is not what was written"):
         append(journal)
     assert [finding.place for finding in journal.check()] == ["event 6"]
     journal.close()
@@ -87,7 +87,9 @@ def test_an_anchor_that_is_lost_is_named_for_ever(where: Path) -> None:
     append(journal)
     journal.close()
     again = opened(where)
-    assert [finding.what for finding in again.check()] == ["the anchor was lost; events up to 6 have none"]
+    assert [finding.what for finding in again.check()] == [
+        "the anchor was lost; it does not cover events up to 6"
+    ]
     again.close()
 
 

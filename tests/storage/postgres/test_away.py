@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -59,8 +59,11 @@ class Noted(Delivery):
 class Working:
     """A worker in a thread."""
 
-    def __init__(self, journal: PostgresJournal) -> None:
+    def __init__(
+        self, journal: PostgresJournal, *, came_to_be_away: Callable[[Working], None] = lambda _: None
+    ) -> None:
         self.delivery = Noted()
+        self._came_to_be_away = came_to_be_away
         self.told: list[str] = []
         self.away = threading.Event()
         self.error: BaseException | None = None
@@ -70,7 +73,7 @@ class Working:
             SystemClock(),
             concurrency=1,
             told=lambda outcome: self.told.append(outcome.queued.id),
-            away=lambda _: self.away.set(),
+            away=self._is_away,
         )
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
@@ -80,6 +83,10 @@ class Working:
             self.courier.run()
         except BaseException as error:  # noqa: BLE001  looked at by the test
             self.error = error
+
+    def _is_away(self, _error: BackendError) -> None:
+        self._came_to_be_away(self)
+        self.away.set()
 
     def end(self) -> None:
         self.courier.stop.set()
@@ -146,6 +153,23 @@ def test_what_was_sent_meanwhile_is_recorded_and_not_sent_again(
     assert journal.outbox.attempts(id) == []
 
 
+def test_one_that_is_told_to_end_while_the_server_comes_back_records_what_it_sent(
+    journal: PostgresJournal, proxy: Proxy
+) -> None:
+    (id,) = released(journal, 1)
+    go_away_at(proxy, "outbox-sent", 1)
+
+    def come_back(worker: Working) -> None:
+        proxy.refuse = False
+        worker.courier.stop.set()
+
+    worker = Working(journal, came_to_be_away=come_back)
+    worker.thread.join(60)
+    assert worker.error is None
+    assert worker.delivery.sent == worker.told == [id]
+    assert journal.outbox.counts() == {IntentState.DELIVERED: 1}
+
+
 def test_it_ends_when_it_is_told_to_though_the_server_is_away(journal: PostgresJournal, proxy: Proxy) -> None:
     released(journal, INTENTS)
     go_away_at(proxy, "outbox-sent", 3)
@@ -153,7 +177,7 @@ def test_it_ends_when_it_is_told_to_though_the_server_is_away(journal: PostgresJ
     assert worker.away.wait(60)
     worker.end()
     assert isinstance(worker.error, BackendError) and worker.error.retryable
-    assert "in hand, to be delivered again with the same key" in worker.error.message
+    assert "being delivered, and will be delivered again with the same key" in worker.error.message
     proxy.refuse = False
     crash_points.set_hook(None)
     # Its process lives on here, so only the lease tells that it has ended; elsewhere others take over at once.

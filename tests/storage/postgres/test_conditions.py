@@ -43,7 +43,7 @@ def role(server: Server, dsn: str, name: str, *grants: str) -> str:
 def test_a_role_without_rights_is_told_so(server: Server, tmp_path: Path) -> None:
     dsn = server.make(schema="")
     poor = role(server, dsn, "poor")
-    with pytest.raises(BackendError, match="has no tables of Takeback yet, and this role may not") as caught:
+    with pytest.raises(BackendError, match="has no Takeback tables yet, and this role may not") as caught:
         opened(tmp_path, poor)
     assert not caught.value.retryable and "CREATE" in caught.value.hint
 
@@ -91,7 +91,7 @@ def test_a_newer_format_is_left_alone(server: Server, tmp_path: Path) -> None:
 
 def test_a_database_or_role_that_is_not_there(server: Server, tmp_path: Path) -> None:
     for address in (server.dsn("nowhere"), server.dsn("postgres", user="nobody")):
-        with pytest.raises(BackendError, match="lets nobody in with this address") as caught:
+        with pytest.raises(BackendError, match="rejected this login") as caught:
             opened(tmp_path, address, patience_s=5)
         assert not caught.value.retryable
 
@@ -148,7 +148,7 @@ def test_a_writer_that_holds_the_row_too_long(server: Server, tmp_path: Path) ->
 def test_a_full_disk_is_said() -> None:
     error = errors.explain(psycopg.errors.DiskFull("could not extend file"), "the database shop")
     assert isinstance(error, BackendError) and error.retryable
-    assert "no room left" in error.message and "Nothing was recorded" in error.message
+    assert "no space left" in error.message and "Nothing was recorded" in error.message
 
 
 def test_an_append_that_the_server_refuses_leaves_nothing(server: Server, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_an_append_that_the_server_refuses_leaves_nothing(server: Server, tmp_pa
         "CREATE TRIGGER full_disk AFTER INSERT ON takeback_store.events EXECUTE FUNCTION full_disk()",
     )
     for _ in range(2):
-        with pytest.raises(BackendError, match=r"no room left.*Nothing was recorded"):
+        with pytest.raises(BackendError, match=r"no space left.*Nothing was recorded"):
             append(journal)
     ask(dsn, "DROP TRIGGER full_disk ON takeback_store.events")
     assert append(journal) == 2
@@ -176,7 +176,7 @@ def test_tables_that_were_dropped_are_said(server: Server, tmp_path: Path) -> No
     journal = opened(tmp_path, dsn)
     append(journal)
     ask(dsn, "DROP TABLE takeback_store.events CASCADE")
-    with pytest.raises(CorruptionError, match=r"lacks a table of Takeback.*Nothing was recorded"):
+    with pytest.raises(CorruptionError, match=r"lacks one of Takeback's tables.*Nothing was recorded"):
         append(journal)
     journal.close()
 
@@ -207,7 +207,7 @@ def test_a_signal_handler_that_appends_meanwhile_is_refused(journal: PostgresJou
 
     with crash.at("journal-inside", nested):
         append(journal, "outer")
-    assert len(caught) == 1 and "in the middle" in str(caught[0])
+    assert len(caught) == 1 and "this thread is already using the journal" in str(caught[0])
     assert journal.head().count == 2
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from takeback.ports.journal import Journal
+from takeback.testing.compaction_contract import CompactionContract
 from takeback.testing.journal_contract import DurableJournalContract
 from takeback.testing.lease_contract import LeaseContract
 from takeback.testing.moving_contract import MovingContract
@@ -28,6 +29,12 @@ class TestPostgresOutbox(OutboxContract):
 
 @pytest.mark.usefixtures("server")
 class TestPostgresLeases(LeaseContract):
+    def open(self, where: Path) -> Journal:
+        return opened(where)
+
+
+@pytest.mark.usefixtures("server")
+class TestPostgresCompaction(CompactionContract):
     def open(self, where: Path) -> Journal:
         return opened(where)
 

@@ -85,7 +85,7 @@ def test_a_worker_that_starts_while_the_server_is_away_waits_for_it(
     monkeypatch.setenv(STORE, proxy.dsn)
     with workers.running(place.root) as worker:
         assert worker.stderr
-        assert "It is waited for" in worker.stderr.readline()
+        assert "Waiting for the store" in worker.stderr.readline()
         proxy.refuse = False
         while not tools.sent():
             time.sleep(0.05)

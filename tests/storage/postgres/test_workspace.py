@@ -107,7 +107,7 @@ def test_a_workspace_stays_in_its_store(root: Path) -> None:
     takeback.open(root, store=dsn(), workspace="one").close()
     with pytest.raises(UsageError, match="history of this workspace is kept on postgresql"):
         takeback.open(root, store="postgresql://127.0.0.1:1/other")
-    with pytest.raises(UsageError, match="called one in its store, not two"):
+    with pytest.raises(UsageError, match="in its store is one, not two"):
         takeback.open(root, workspace="two")
     # The way there may change.
     with takeback.open(root, store=dsn() + "&application_name=agent") as tb:
@@ -122,8 +122,8 @@ def test_a_workspace_stays_in_its_store(root: Path) -> None:
     [
         ("postgresql://127.0.0.1:1/nowhere?password=hunter2", "cannot be reached"),
         ("postgresql://me:hunter2@127.0.0.1:1/nowhere", "cannot be reached"),
-        ("https://me:hunter2@example.org", "no address of a store"),
-        ("postgresql://me:hunter2@[::1", "no address"),
+        ("https://me:hunter2@example.org", "not the address of a store"),
+        ("postgresql://me:hunter2@[::1", "not an address"),
     ],
 )
 def test_a_wrong_address_begins_nothing(address: str, said: str, root: Path) -> None:
@@ -162,7 +162,7 @@ def test_two_machines_see_one_history_and_one_of_them_writes_it(server: Server, 
         takeback.open(tmp_path / "b", home=tmp_path / "home-b", store=dsn(), workspace="both") as two,
     ):
         one.save("from one")
-        with pytest.raises(SeatLost, match=r"sits in .*/a since"):
+        with pytest.raises(SeatLost, match=r"has been in .*/a since"):
             two.save("from two")
         with pytest.raises(SeatLost), two.run("agent"):
             pytest.fail("it began")

@@ -42,7 +42,7 @@ def failing(
 def test_wrong_credentials(s3: S3Server, tmp_path: Path) -> None:
     wrong = KEYS | {"aws_secret_access_key": "hunter2"}
     error = failing(tmp_path, options=s3.options(**wrong))
-    assert "lets nobody in with these credentials: SignatureDoesNotMatch" in error.message
+    assert "rejected these credentials: SignatureDoesNotMatch" in error.message
     assert "safe on this machine" in error.message and "AWS_SECRET_ACCESS_KEY" in error.hint
     assert "hunter2" not in str(error) and "hunter2" not in str(error.__cause__)
     error = failing(tmp_path, options=s3.options(**KEYS | {"aws_access_key_id": "nobody"}))
@@ -56,7 +56,7 @@ def test_a_bucket_that_is_not_there(s3: S3Server, tmp_path: Path) -> None:
 
 def test_no_right_to_write(s3: S3Server, tmp_path: Path) -> None:
     error = failing(tmp_path, options=s3.options(**READER))
-    assert "does not permit it: AccessDenied" in error.message and "write" in error.hint
+    assert "denied access: AccessDenied" in error.message and "write" in error.hint
 
 
 def test_nobody_there(s3: S3Server, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_bucket_that_is_full(s3: S3Server, tmp_path: Path) -> None:
     s3.start(full=True)
     try:
         error = failing(tmp_path, options=s3.options())
-        assert "answers that it failed: InternalError" in error.message and "full" in error.hint
+        assert "reports an internal error: InternalError" in error.message and "free space" in error.hint
         reader = Machine(tmp_path, "two")
         assert reader.store.get(name_of(b"first")) == b"first"
         reader.close()
@@ -130,8 +130,8 @@ def test_a_bucket_that_is_full(s3: S3Server, tmp_path: Path) -> None:
             "507 Insufficient Storage: <Code>XMinioStorageFull</Code><Message>no room</Message>",
             "is full: XMinio",
         ),
-        ("400 Bad Request: <Code>ExpiredToken</Code>", "lets nobody in with these credentials: ExpiredToken"),
-        ("503 Slow Down: <Code>SlowDown</Code>", "answers that it failed: SlowDown"),
+        ("400 Bad Request: <Code>ExpiredToken</Code>", "rejected these credentials: ExpiredToken"),
+        ("503 Slow Down: <Code>SlowDown</Code>", "reports an internal error: SlowDown"),
         (
             "400 Bad Request: <Code>InvalidArgument</Code><Message>no</Message>",
             r"refused: InvalidArgument \(no\)",
@@ -156,7 +156,7 @@ def test_a_fork_is_told_and_does_not_hang(tmp_path: Path) -> None:
         try:
             one.name(b"of the child")
         except BackendError as error:
-            os._exit(0 if "forked from one that has used it" in error.message else 1)
+            os._exit(0 if "in a fork of a process that has used it" in error.message else 1)
         finally:
             os._exit(2)
     assert os.waitpid(child, 0)[1] == 0
@@ -172,9 +172,9 @@ def test_a_fork_is_told_and_does_not_hang(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "begun, come, said",
     [
-        (Seal(KEY), Seal(OTHER), "sealed by another key"),
-        (Seal(KEY), Seal(), "is sealed, and there is no key"),
-        (Seal(), Seal(KEY), "begun without a key"),
+        (Seal(KEY), Seal(OTHER), "encrypted with another key"),
+        (Seal(KEY), Seal(), "is encrypted, and no key is given"),
+        (Seal(), Seal(KEY), "is not encrypted, but a key is given"),
     ],
 )
 def test_a_wrong_key(tmp_path: Path, begun: Seal, come: Seal, said: str) -> None:
@@ -294,7 +294,7 @@ def test_what_is_known_of_the_bucket_can_be_lost(tmp_path: Path) -> None:
     "address", ["s3://", "https://example.org/x", "s3://me:hunter2@bucket/x", "bucket", "file://host/x"]
 )
 def test_what_is_no_address(address: str) -> None:
-    with pytest.raises(UsageError, match="no address of a bucket") as caught:
+    with pytest.raises(UsageError, match="not the address of a bucket") as caught:
         Bucket(address)
     assert "hunter2" not in str(caught.value)
 

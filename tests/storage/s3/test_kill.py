@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from takeback.system import crash_points
 from takeback.testing import crash
+from tests.crash.points import declared
 from tests.storage.s3 import world
 from tests.storage.s3.world import Machine
 
@@ -26,7 +26,7 @@ REQUESTS = range(1, 60) if EVERY else (9, 26)
 
 
 def test_every_crash_point_is_tried() -> None:
-    ours = {name for name in crash_points.known() if name.split("-")[0] in {"share", "bucket", "fetch"}}
+    ours = {name for name in declared() if name.split("-")[0] in {"share", "bucket", "fetch"}}
     assert ours - {"bucket-asked"} == set(POINTS)
 
 

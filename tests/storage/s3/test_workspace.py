@@ -103,6 +103,33 @@ def test_a_clean_up_frees_the_bucket_too(tmp_path: Path) -> None:
         assert findings and all("is not there" in found.what for found in findings)
 
 
+def test_what_is_forgotten_leaves_the_bucket_and_every_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = b"hunter2-SECRET-0815"
+    with opened(tmp_path, "shop") as tb:
+        monkeypatch.chdir(tb.root)
+        (tb.root / "env").write_bytes(secret)
+        (tb.root / "kept").write_bytes(os.urandom(50_000))
+        tb.save("leaked")
+        (tb.root / "env").unlink()
+        leaked = tb.parts.files.contents([tb.history.marks["files"]])
+        (name,) = {one.name for one in leaked if one.path == "env"}
+        assert store(tb).known.has(name)
+        assert tb.forget("env").bucket_bytes_freed > 0
+        bucket = store(tb).bucket
+        for one in bucket.list(""):
+            assert secret not in (bucket.read(one) or b"")
+        assert not store(tb).known.places(name) and store(tb).missing([name]) == {name}
+        # Nobody takes that for a loss, neither here nor on a machine that finds all in the bucket.
+        assert tb.verify(deep=True) == []
+    with opened(tmp_path, "shop", "b") as other:
+        needed = other.needed()
+        assert name not in needed
+        store(other).fetch(needed)
+        assert other.verify(deep=True) == []
+
+
 def test_settings_name_the_bucket_and_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_BUCKET", os.environ[BUCKET].removeprefix("s3://"))
     monkeypatch.setenv("SHOP_KEY", "ab" * 32)
@@ -118,12 +145,12 @@ def test_settings_name_the_bucket_and_the_key(tmp_path: Path, monkeypatch: pytes
         assert [stat.S_IMODE(path.stat().st_mode) for path in tb.state.glob("bucket-*.db*")] == [0o600] * 3
     monkeypatch.setenv("SHOP_KEY", "cd" * 32)
     (root / "new").write_text("x")
-    with takeback.open(root) as tb, pytest.raises(UsageError, match="sealed by another key"):
+    with takeback.open(root) as tb, pytest.raises(UsageError, match="encrypted with another key"):
         tb.save("second")
     monkeypatch.setenv("SHOP_KEY", "short")
     with (
         takeback.open(root) as tb,
-        pytest.raises(UsageError, match="the variable SHOP_KEY has no key") as caught,
+        pytest.raises(UsageError, match="the variable SHOP_KEY does not contain a valid key") as caught,
     ):
         tb.save("second")
     assert "short" not in str(caught.value)
@@ -133,11 +160,11 @@ def test_settings_name_the_bucket_and_the_key(tmp_path: Path, monkeypatch: pytes
     "change, said",
     [
         ({"blobs": "s3://no-such-bucket"}, "does not exist"),
-        ({"blobs": "ftp://x"}, "no address of a bucket"),
-        ({"blobs": ""}, "there is a key for a bucket, but no bucket"),
+        ({"blobs": "ftp://x"}, "not the address of a bucket"),
+        ({"blobs": ""}, "a key for a bucket is set, but no bucket"),
         ({"store": ""}, "needs a store for the history"),
-        ({"blobs-key": "$NO_SUCH_KEY"}, "the variable NO_SUCH_KEY has none"),
-        ({"blobs-key": "no/such/file"}, "the file no/such/file has none"),
+        ({"blobs-key": "$NO_SUCH_KEY"}, "the variable NO_SUCH_KEY is empty or cannot be read"),
+        ({"blobs-key": "no/such/file"}, "the file no/such/file is empty or cannot be read"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_begun(

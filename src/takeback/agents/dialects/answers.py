@@ -1,4 +1,4 @@
-"""Answering: what several agents understand alike."""
+"""Parts of answers that several agents share."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from takeback.agents.event import SILENT, Event, HookAnswer, HookDecision, Kind,
 
 
 def because(decision: HookDecision) -> str:
-    """Why not. It is never empty: with some agents that would void a refusal."""
-    return decision.reason.strip() or "Takeback was told not to let this happen"
+    """Return the reason. It is never empty: with some agents that would void a refusal."""
+    return decision.reason.strip() or "Takeback's rules do not allow this"
 
 
 def because_and_how(decision: HookDecision) -> str:
-    """Why not; and of a question, how a human allows it where the agent cannot ask."""
+    """Return the reason; for a request also how a human allows it, since the agent cannot ask."""
     return " ".join(filter(None, (because(decision), decision.how if decision.do is Permission.ASK else "")))
 
 
 def encoded(answer: Mapping[str, Any]) -> HookAnswer:
-    """JSON in one line; characters that are not ASCII, or not even characters, are escaped."""
+    """Return an answer as one line of JSON, with everything but ASCII escaped."""
     return HookAnswer(json.dumps(answer).encode() + b"\n") if answer else SILENT
 
 
 def on_stderr(text: str, code: int) -> HookAnswer:
-    """Words for the human, or with code 2 a refusal with its reason."""
+    """Return a message for the human, or with code 2 a refusal with its reason."""
     return HookAnswer(b"", text.encode(errors="backslashreplace") + b"\n", code)
 
 
 def hook_output(event: Event, said: Payload, own: Payload, warning: str) -> HookAnswer:
-    """JSON as Claude Code has it, and others after it: what is about the event itself is a part of its own."""
+    """Return JSON in the form of Claude Code, which others share: what concerns the event itself is nested."""
     if own:
         said["hookSpecificOutput"] = {"hookEventName": event.name} | own
     if warning:
@@ -40,7 +40,7 @@ def hook_output(event: Event, said: Payload, own: Payload, warning: str) -> Hook
 
 
 def decided(event: Event, decision: HookDecision, *, permission: Permission, told: bool) -> HookAnswer:
-    """The same with a decision. `permission` is what a call gets that is not allowed; `told`: context is heard."""
+    """Return a decision in that form. `permission` is for a call that is not allowed; `told`: context is included."""
     said: Payload = {}
     own: Payload = {}
     warning, refused = decision.warning, decision.do is not Permission.ALLOW
@@ -49,7 +49,7 @@ def decided(event: Event, decision: HookDecision, *, permission: Permission, tol
         own = {"permissionDecision": permission.value, "permissionDecisionReason": reason}
     elif refused and event.kind in (Kind.PROMPT, Kind.END):
         said = {"decision": "block", "reason": reason}
-    elif refused:  # there is nothing left that could be refused, so the human at least knows
+    elif refused:  # too late to refuse anything, so at least the human is warned
         warning = "\n".join(filter(None, (warning, reason)))
     if decision.context and told:
         own["additionalContext"] = decision.context

@@ -14,7 +14,7 @@ from takeback.agents.dialects.payload import (
     reader,
     words,
 )
-from takeback.agents.event import Event, HookAnswer, HookDecision, Kind, Permission
+from takeback.agents.event import Dialect, Event, HookAnswer, HookDecision, Kind, Permission
 
 KINDS = {
     "SessionStart": Kind.SESSION,
@@ -46,10 +46,10 @@ READING = (
     "ToolSearch",
     "AskUserQuestion",
 )
-# How it was started, as it tells its hooks: by `claude -p`, or as a step of a build.
+# The values that it passes to hooks if it was started by `claude -p`, or as a step of a build.
 UNATTENDED = ("sdk-cli", "claude-code-github-action")
 NAMES_OF_PATHS = ("file_path", "notebook_path")
-# A message of this kind is the client's own: a command in the background has ended.
+# The client itself sends a message of this kind when a background command has ended.
 NOTICE = "<task-notification>"
 NOTICED = re.compile(r"<tool-use-id>([^<]+)</tool-use-id>")
 TELLING = (
@@ -109,18 +109,16 @@ def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
 read = reader(KINDS, _read)
 
 
-def can_tell(event: Event) -> bool:
-    """Whether the agent hears `context` in the answer to this event."""
-    return event.name in TELLING
-
-
 def can_ask(event: Event) -> bool:
-    """Whether the client asks its human about this call, where it is answered to."""
+    """Return True if the client asks its human about this call when the answer says so."""
     return event.kind is Kind.BEGIN and not event.unattended
 
 
 def answer(event: Event, decision: HookDecision) -> HookAnswer:
-    """What to print. Silence means that the client goes on as if there were no hook, its own questions included."""
-    # With nobody there a question is a refusal, and one that does not tell its reason.
+    """Return what to print. Without output the client continues as if there were no hook, with its own questions."""
+    # Without a human a question would be a refusal without a reason.
     permission = decision.do if can_ask(event) else Permission.DENY
-    return decided(event, decision, permission=permission, told=can_tell(event))
+    return decided(event, decision, permission=permission, told=event.name in TELLING)
+
+
+DIALECT = Dialect(KINDS, read, answer, TELLING, can_ask)

@@ -1,4 +1,4 @@
-"""Codex. It is strict: a field that it does not know makes the whole answer void, and then the tool runs."""
+"""The dialect of Codex. It is strict: an unknown field makes the whole answer void, and then the tool runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from takeback.agents.dialects.payload import (
     reader,
     words,
 )
-from takeback.agents.event import SILENT, Event, HookAnswer, HookDecision, Kind, Permission
+from takeback.agents.event import SILENT, Dialect, Event, HookAnswer, HookDecision, Kind, Permission
 
 KINDS = {
     "SessionStart": Kind.SESSION,
@@ -45,9 +45,9 @@ def _read(given: Payload, name: str, kind: Kind, _env: Env) -> Event:
         text=words(given, "prompt"),
         call=needed(given, "tool_use_id") if is_tool else "",
         tool=tool,
-        args={"patch": patch} if patch else args,  # it is no command, and must not be judged as one
+        args={"patch": patch} if patch else args,  # it is not a command, and must not be judged as one
         command=words(args, "command") if tool == "Bash" else "",
-        # Commands may run side by side, patches do not; one that does not apply is never told to have ended.
+        # Commands may run in parallel, patches do not; the end of a patch that does not apply is never reported.
         alone=tool == "apply_patch",
         edits=tool == "apply_patch",
         delegates=tool.startswith(DELEGATING),
@@ -64,18 +64,16 @@ def _read(given: Payload, name: str, kind: Kind, _env: Env) -> Event:
 read = reader(KINDS, _read)
 
 
-def can_tell(event: Event) -> bool:
-    """Whether the agent hears `context` in the answer to this event."""
-    return event.name in TELLING
-
-
 def can_ask(_event: Event) -> bool:
-    """It takes a question for a failure of the hook, and goes on."""
+    """Return False: Codex takes a request for approval for a failure of the hook, and continues."""
     return False
 
 
 def answer(event: Event, decision: HookDecision) -> HookAnswer:
-    """What to print. Codex cannot ask its human for a hook, so a question is a refusal that says how to allow it."""
+    """Return what to print. Codex cannot ask its human, so a request becomes a refusal that says how to allow it."""
     if event.name in DEAF:
         return SILENT
-    return decided(event, decision, permission=Permission.DENY, told=can_tell(event))
+    return decided(event, decision, permission=Permission.DENY, told=event.name in TELLING)
+
+
+DIALECT = Dialect(KINDS, read, answer, TELLING, can_ask)

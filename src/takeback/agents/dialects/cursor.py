@@ -1,4 +1,4 @@
-"""Cursor. Its shell commands are told twice: as a tool, and once more to be allowed."""
+"""The dialect of Cursor. It reports shell commands twice: as a tool, and again to be allowed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from takeback.agents.dialects.payload import (
     reader,
     words,
 )
-from takeback.agents.event import SILENT, Event, HookAnswer, HookDecision, Kind, Permission
+from takeback.agents.event import SILENT, Dialect, Event, HookAnswer, HookDecision, Kind, Permission
 
 KINDS = {
     "sessionStart": Kind.SESSION,
@@ -33,7 +33,10 @@ TOOLS = (Kind.BEGIN, Kind.END, Kind.FAILED)
 NAMES_OF_PATHS = ("file_path", "target_file", "path", "target_notebook")
 EDITING = ("Write", "Edit", "MultiEdit", "StrReplace", "Delete", "EditNotebook")
 TELLING = ("sessionStart", "postToolUse")
-ASKING = ("beforeShellExecution", "beforeMCPExecution")  # elsewhere it does not ask, though it may be told to
+ASKING = (
+    "beforeShellExecution",
+    "beforeMCPExecution",
+)  # elsewhere it does not ask, even if the answer says so
 
 
 def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
@@ -72,18 +75,13 @@ def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
 read = reader(KINDS, _read)
 
 
-def can_tell(event: Event) -> bool:
-    """Whether the agent hears `context` in the answer to this event."""
-    return event.name in TELLING
-
-
 def can_ask(event: Event) -> bool:
-    """Whether the client asks its human about this call: of a command it does, at the question that comes next."""
+    """Return True if the client asks its human about this call: for a command it does, at the next event."""
     return event.kind is Kind.BEGIN and event.tool == SHELL
 
 
 def answer(event: Event, decision: HookDecision) -> HookAnswer:
-    """What to print. A warning is for the human alone; where it has no place it goes to Cursor's own log."""
+    """Return what to print. A warning is only for the human; if there is no place for it, it goes to Cursor's log."""
     if event.kind is Kind.UNREADABLE and decision.warning:
         return on_stderr(decision.warning, 0)
     said: Payload = {}
@@ -100,6 +98,9 @@ def answer(event: Event, decision: HookDecision) -> HookAnswer:
         said = {"continue": False, "user_message": reason}
     elif decision.warning and event.kind in (Kind.BEGIN, Kind.GATE):
         said = {"permission": "allow", "user_message": decision.warning}
-    if decision.context and can_tell(event):
+    if decision.context and event.name in TELLING:
         said["additional_context"] = decision.context
     return encoded(said)
+
+
+DIALECT = Dialect(KINDS, read, answer, TELLING, can_ask)

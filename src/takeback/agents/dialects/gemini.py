@@ -1,4 +1,4 @@
-"""Gemini CLI. Its calls have no ids, and standard output must hold JSON and nothing else."""
+"""The dialect of Gemini CLI. Its calls have no ids, and standard output must contain only JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from takeback.agents.dialects.payload import (
     reader,
     words,
 )
-from takeback.agents.event import Event, HookAnswer, HookDecision, Kind, Permission
+from takeback.agents.event import Dialect, Event, HookAnswer, HookDecision, Kind, Permission
 
 KINDS = {
     "SessionStart": Kind.SESSION,
@@ -62,23 +62,21 @@ def _read(given: Payload, name: str, kind: Kind, env: Env) -> Event:
 read = reader(KINDS, _read)
 
 
-def can_tell(event: Event) -> bool:
-    """Whether the agent hears `context` in the answer to this event."""
-    return event.name in TELLING
-
-
 def can_ask(_event: Event) -> bool:
-    """Whether the client asks its human. With a terminal it would; without one it ends, and nobody hears why."""
+    """Return False: Gemini CLI asks its human only in a terminal; without one it ends, without a reason."""
     return False
 
 
 def answer(event: Event, decision: HookDecision) -> HookAnswer:
-    """What to print. A question is a refusal that says how to allow it."""
+    """Return what to print. A request becomes a refusal that says how to allow it."""
     said: Payload = {}
     warning, reason = decision.warning, because_and_how(decision)
     if decision.do is not Permission.ALLOW and event.kind in (Kind.BEGIN, Kind.PROMPT, Kind.END, Kind.FAILED):
         said = {"decision": "deny", "reason": reason}
     elif decision.do is not Permission.ALLOW:
         warning = "\n".join(filter(None, (warning, reason)))
-    own = {"additionalContext": decision.context} if decision.context and can_tell(event) else {}
+    own = {"additionalContext": decision.context} if decision.context and event.name in TELLING else {}
     return hook_output(event, said, own, warning)
+
+
+DIALECT = Dialect(KINDS, read, answer, TELLING, can_ask)

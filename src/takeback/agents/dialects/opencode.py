@@ -1,4 +1,4 @@
-"""opencode, through Takeback's own plugin: what that one sends and understands stands in settings/opencode.js."""
+"""The dialect of opencode, through Takeback's own plugin: settings/opencode.js has the other end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from takeback.agents.dialects.payload import (
     reader,
     words,
 )
-from takeback.agents.event import Event, HookAnswer, HookDecision, Kind, Permission
+from takeback.agents.event import Dialect, Event, HookAnswer, HookDecision, Kind, Permission
 
 KINDS = {
     "session.created": Kind.SESSION,
@@ -30,6 +30,8 @@ TOOLS = (Kind.BEGIN, Kind.END)
 EDITING = ("write", "edit", "multiedit")
 PATCHING = ("patch", "apply_patch")
 READING = ("read", "grep", "glob", "list", "webfetch", "websearch", "codesearch", "todowrite", "todoread")
+
+TELLING = ("tool.execute.after",)
 
 
 def _read(given: Payload, name: str, kind: Kind, _env: Env) -> Event:
@@ -64,25 +66,23 @@ def _read(given: Payload, name: str, kind: Kind, _env: Env) -> Event:
 read = reader(KINDS, _read, named="event")
 
 
-def can_tell(event: Event) -> bool:
-    """Whether the agent hears `context` in the answer to this event."""
-    return event.name == "tool.execute.after"
-
-
 def can_ask(_event: Event) -> bool:
-    """A plugin can only refuse."""
+    """Return False: a plugin can only refuse."""
     return False
 
 
 def answer(event: Event, decision: HookDecision) -> HookAnswer:
-    """What to print. A plugin can only refuse, so a question is a refusal that says how to allow it."""
+    """Return what to print. A plugin can only refuse, so a request becomes a refusal that says how to allow it."""
     if decision.do is not Permission.ALLOW and event.kind in (Kind.BEGIN, Kind.PROMPT):
         reason = because_and_how(decision)
-        # The plugins of older versions know a refusal by the exit code.
+        # Plugins of older versions recognise a refusal by the exit code.
         return msgspec.structs.replace(on_stderr(reason, 2), stdout=encoded({"refused": reason}).stdout)
     said: Payload = {}
-    if decision.context and can_tell(event):
+    if decision.context and event.name in TELLING:
         said["context"] = decision.context
     if warning := decision.warning or (decision.reason if decision.do is not Permission.ALLOW else ""):
         said["warning"] = warning
     return encoded(said)
+
+
+DIALECT = Dialect(KINDS, read, answer, TELLING, can_ask)

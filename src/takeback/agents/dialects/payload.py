@@ -1,4 +1,4 @@
-"""Reading what an agent wrote, without trusting it to be what it should be."""
+"""Reading an agent's input, without trusting its form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME_CHARS_MAX = 200
 
 
 class BadPayload(Exception):
-    """This is no event, or lacks what nothing can be done without. It never leaves the dialects."""
+    """The input is not an event, or a necessary field is missing. Never leaves the dialects."""
 
 
 def reader(
@@ -25,7 +25,8 @@ def reader(
     *,
     named: str = "hook_event_name",
 ) -> Callable[[bytes, Env], Event]:
-    """What makes an event of what a hook is given. It never raises: what cannot be read is an event too."""
+    """Return a function that turns a hook's input into an event. It never raises: unreadable input is an event,
+    too."""
 
     def read_any(data: bytes, env: Env) -> Event:
         try:
@@ -50,7 +51,7 @@ def parse(data: bytes) -> Payload:
 
 
 def _unreadable(data: bytes, why: BadPayload) -> Event:
-    """An event of which only that it came is known, and perhaps its name."""
+    """Return an unreadable event, with its name if possible."""
     try:
         named = parse(data)
     except BadPayload:
@@ -60,13 +61,13 @@ def _unreadable(data: bytes, why: BadPayload) -> Event:
 
 
 def words(payload: Mapping[str, Any], name: str) -> str:
-    """A text that may be missing."""
+    """Return a text, or "" if it is missing."""
     found = payload.get(name)
     return found if isinstance(found, str) else ""
 
 
 def needed(payload: Mapping[str, Any], name: str) -> str:
-    """A text without which nothing can be done."""
+    """Return a necessary text. Raise BadPayload if it is missing."""
     if not (found := words(payload, name)):
         raise BadPayload(f"it has no {name}")
     return found
@@ -78,7 +79,7 @@ def fields(payload: Mapping[str, Any], name: str) -> Payload:
 
 
 def paths(given: Mapping[str, Any], names: Iterable[str], base: str) -> tuple[str, ...]:
-    """The paths that these fields hold."""
+    """Return the paths in these fields."""
     return absolute((words(given, name) for name in names), base)
 
 
@@ -87,13 +88,13 @@ def absolute(found: Iterable[str], base: str) -> tuple[str, ...]:
 
 
 def alike(tool: str, args: Mapping[str, Any]) -> str:
-    """An id for a call that has none: of the tool and what it is given."""
+    """Return an id for a call that has none, derived from the tool and its arguments."""
     text = json.dumps([tool, args], sort_keys=True, separators=(",", ":"))
     return f"alike-{hashlib.sha256(text.encode()).hexdigest()[:20]}"
 
 
 def patched(patch: str) -> list[str]:
-    """The files that a patch in the format of `apply_patch` names, both sides of a move included."""
+    """Return the files that a patch in the format of `apply_patch` names, including both sides of a move."""
     marks = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
     return [
         line[len(mark) :].strip() for line in patch.splitlines() for mark in marks if line.startswith(mark)

@@ -1,4 +1,4 @@
-"""Whether an agent is really protected: its settings, its trust in our hooks, and a trial of the very command."""
+"""The check whether an agent is really protected: its settings, its trust in our hooks, and a trial."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLUGIN_COMMAND = "takeback-hook claude-code"
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """An agent, and what was found."""
+    """An agent, and the findings about it."""
 
     agent: str
     findings: tuple[Diagnosis, ...]
@@ -40,7 +40,7 @@ class Examined(msgspec.Struct, frozen=True):
 
 
 class _Installed(msgspec.Struct, frozen=True):
-    """A place with hooks of ours, or with settings that cannot be read."""
+    """A file with our hooks, or with settings that cannot be read."""
 
     name: str
     path: Path
@@ -51,7 +51,7 @@ class _Installed(msgspec.Struct, frozen=True):
 
 
 def installed(project: Path, home: Path) -> list[str]:
-    """The agents whose settings name us, be they whole or not. ruflo's are Claude Code's."""
+    """Return the agents whose settings name us, valid or not. ruflo's settings are Claude Code's."""
     every = [agent for agent, of in settings.LAYOUTS.items() if agent == of.agent]
     return [
         agent
@@ -61,7 +61,7 @@ def installed(project: Path, home: Path) -> list[str]:
 
 
 def examine(agent: str, project: Path, home: Path) -> Examined:
-    """Look at everything that stands between this agent and an undo."""
+    """Check everything that an undo of this agent's work depends on."""
     return Examined(agent, tuple(_findings(agent, project, home)))
 
 
@@ -69,27 +69,27 @@ def _findings(agent: str, project: Path, home: Path) -> Iterator[Diagnosis]:
     again = f"takeback install {agent}"
     every = _installed(agent, project, home)
     found = [one for one in every if not one.broken]
-    # Where ours are in another file, or can be put there, a broken one is not what is in the way.
+    # If our hooks are in another file, or can go there, a broken file does not prevent protection.
     ours = apply.place(agent, project=project, home=home, user=False)
     wrong = [one for one in every if one.broken and (NAME in one.text or (not found and one.path == ours))]
     for one in every:
         if one.broken:
             said = problem if one in wrong else warning
-            yield said("hooks", one.broken, f"mend it by hand, then {again}")
+            yield said("hooks", one.broken, f"fix it by hand, then {again}")
     if not found:
         if not wrong:
-            yield problem("hooks", "not installed here, so nothing that it does is recorded", again)
+            yield problem("hooks", "not installed here, so nothing that the agent does is recorded", again)
         return
     for one in found:
         yield from _of_place(agent, one, again)
     if len(found) > 1:
         yield warning(
             "hooks",
-            "installed more than once: what is told twice counts once, but takes longer",
+            "installed more than once: each event still counts once, but takes longer",
             f"keep one of them: takeback uninstall {agent}, with or without --user",
         )
     if idle := apply.switched_off_by(agent, apply.everywhere(agent, project, home)):
-        yield problem("hooks", f"{idle} tells the agent to run no hooks", "take that setting out")
+        yield problem("hooks", f"{idle} tells the agent to run no hooks", "remove that setting")
     yield from _others(agent, found)
     yield from trust.of_hooks(agent, project, home, [one.path for one in found])
     for command in dict.fromkeys(command for one in found for command in one.commands):
@@ -98,16 +98,16 @@ def _findings(agent: str, project: Path, home: Path) -> Iterator[Diagnosis]:
 
 
 def _of_place(agent: str, one: _Installed, again: str) -> Iterator[Diagnosis]:
-    """What the hooks in one place are like."""
+    """Yield findings about the hooks in one file."""
     if one.missing:
-        yield problem("hooks", f"{one.name} does not tell us of {', '.join(one.missing)}", again)
+        yield problem("hooks", f"{one.name} has no hook for {', '.join(one.missing)}", again)
     else:
         yield ok("hooks", f"complete in {one.name}")
     if not settings.goes_on_without(agent, one.text):
-        older = f"{one.name} is of an older version: if Takeback is removed, it holds the agent up"
+        older = f"{one.name} is from an older version: if Takeback is removed, it blocks the agent"
         yield warning("hooks", older, again)
     if why := settings.unread(agent, one.text):
-        yield problem("hooks", f"{one.name}: {why}", "take that out")
+        yield problem("hooks", f"{one.name}: {why}", "remove that")
 
 
 def _installed(agent: str, project: Path, home: Path) -> list[_Installed]:
@@ -130,41 +130,41 @@ def _others(agent: str, found: Sequence[_Installed]) -> Iterator[Diagnosis]:
     others = list(dict.fromkeys(other for one in found for other in settings.others(agent, one.text)))
     if others:
         shown = ", ".join(others[:OTHERS_SHOWN]) + ", …" * (len(others) > OTHERS_SHOWN)
-        yield ok("others", f"these hooks run beside ours: {shown}")
+        yield ok("others", f"these hooks run in addition to ours: {shown}")
 
 
 def _tried(agent: str, command: str, again: str) -> Iterator[Diagnosis]:
     program = settings.program(command)
     if gone := [word for word in program if word.startswith("/") and not Path(word).exists()]:
         yield problem(
-            "trial", f"{gone[0]} is gone, so nothing is recorded", f"{again} writes the command anew"
+            "trial", f"{gone[0]} is gone, so nothing is recorded", f"{again} writes the command again"
         )
         return
     done: Trial = trial(agent, command)
     if done.failed:
-        mend = (
-            f"{again} writes the command anew"
+        fix = (
+            f"{again} writes the command again"
             if command != PLUGIN_COMMAND
             else "put takeback-hook on the PATH"
         )
-        yield problem("trial", f"`{shlex.join(program)}`: {done.failed}", mend)
+        yield problem("trial", f"`{shlex.join(program)}`: {done.failed}", fix)
         return
     yield ok(
         "trial", f"a change through the configured command was taken back: {done.taken_back} items compared"
     )
     said = f"{done.latency_s * 1000:.0f} ms for each event (median of {done.events})"
     if done.latency_s > SLOW_S:
-        yield warning("latency", said, "`takeback daemon status` tells whether the daemon runs")
+        yield warning("latency", said, "`takeback daemon status` shows whether the daemon runs")
     else:
         yield ok("latency", said)
     if done.version != __version__:
         yield warning(
-            "version", f"the hook belongs to Takeback {done.version}, and this is {__version__}", again
+            "version", f"the hook belongs to Takeback {done.version}, but this is {__version__}", again
         )
 
 
 def _client(agent: str) -> Iterator[Diagnosis]:
-    """Which version of the agent it is, where it can be asked."""
+    """Yield the agent's version, if its program is found."""
     program = next(filter(None, map(shutil.which, CLIENTS[agent].programs)), "")
     if not program:
         return
@@ -178,7 +178,7 @@ def _client(agent: str) -> Iterator[Diagnosis]:
             timeout=VERSION_WAIT_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        yield warning("agent", f"{program} did not tell its version ({type(error).__name__})")
+        yield warning("agent", f"{program} did not report its version ({type(error).__name__})")
         return
-    first = next(iter((done.stdout or done.stderr).strip().splitlines()), "no version told")
+    first = next(iter((done.stdout or done.stderr).strip().splitlines()), "no version reported")
     yield ok("agent", f"{first[:100]} ({program})")

@@ -1,7 +1,7 @@
-"""A trial: the very command that an agent would start, with events as the agent tells them, and then an undo.
+"""A trial: the command that the agent would start, with events as the agent sends them, and then an undo.
 
-It happens in a folder and with a state of its own, which go away afterwards. So it shows that the command
-works, with the program behind it; whether the agent starts it is for the agent's own settings to say.
+It has a folder and a state of its own, which are removed afterwards. So it shows that the command and the program
+behind it work; whether the agent starts the command depends on the agent's settings.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ class Trial(msgspec.Struct, frozen=True):
     """How a trial ended."""
 
     failed: str = ""
-    """What went wrong; empty where everything was taken back."""
+    """What went wrong; empty if everything was taken back."""
     taken_back: int = 0
     latency_s: float = 0.0
-    """Of one event, from the start of the process to its end; the median, without the first call."""
+    """The time of one event, from the start of the process to its end; the median, without the first call."""
     events: int = 0
     version: str = ""
-    """Of the Takeback that the command belongs to."""
+    """The version of the Takeback that the command belongs to."""
 
 
 class _Failed(Exception):
-    """What went wrong, in words."""
+    """A trial that failed, with the reason."""
 
 
 def trial(agent: str, command: str) -> Trial:
-    """Have a scripted agent change a folder, under the protection of this command; take it back; compare."""
+    """Let a scripted agent change a folder under the protection of this command, take it back, and compare."""
     with scratch() as folder:
         try:
             return _Canary(agent, command, folder).fly()
@@ -63,7 +63,7 @@ class _Canary:
 
     def fly(self) -> Trial:
         self._root.mkdir()
-        # It marks the root, whatever lies above the folder of temporary files.
+        # This marks the root, whatever is above the folder of temporary files.
         (self._root / toml.FILE).touch()
         (self._root / "changed.txt").write_text("0\n")
         (self._root / "removed.txt").write_text("kept\n")
@@ -83,14 +83,14 @@ class _Canary:
             history = workspace.history
             calls = [action for action in history.actions.values() if action.is_tool and action.changes]
             if not calls:
-                raise _Failed("the command ended well, but recorded nothing")
+                raise _Failed("the command succeeded, but recorded nothing")
             report = workspace.undo(*history.runs)
             version = history.began.version if history.began else ""
         if report.verdict != "clean":
             raise _Failed(f"the undo of the trial was {report.verdict}: {report}")
         if (now := _seen(self._root)) != before:
             differ = sorted(name for name in before | now if before.get(name) != now.get(name))
-            raise _Failed(f"after the undo these were not as before: {', '.join(differ)}")
+            raise _Failed(f"after the undo these differ from before: {', '.join(differ)}")
         # The first call starts the daemon and looks at everything once.
         later = self._times[2:]
         return Trial(
@@ -119,7 +119,7 @@ class _Canary:
         except OSError as error:
             raise _Failed(f"the command cannot be started: {error.strerror}") from None
         self._times.append(time.perf_counter() - began)
-        # What else it says is a warning, or a refusal: either way the call was not protected.
+        # Any output is a warning or a refusal: either way the call was not protected.
         said = (done.stdout + done.stderr).decode(errors="replace").strip()
         if done.returncode or said:
             code = f"exit code {done.returncode}" if done.returncode else "a complaint"
@@ -127,5 +127,5 @@ class _Canary:
 
 
 def _seen(root: Path) -> dict[str, bytes]:
-    """Every file, by its name."""
+    """Return the content of every file, by its name."""
     return {path.name: path.read_bytes() for path in root.iterdir()}

@@ -1,4 +1,4 @@
-"""What the doctor found, each with a way to mend it."""
+"""The doctor's findings, each with a way to fix it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 class DiagnosisState(StrEnum):
     OK = "ok"
     WARNING = "warning"
-    """It works, but not as it could; or it cannot be told."""
+    """It works, but not as well as it could; or the result is unknown."""
     PROBLEM = "problem"
-    """What the agent does is not protected."""
+    """The agent's work is not protected."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     check: str
     state: DiagnosisState

@@ -1,4 +1,4 @@
-"""A folder for a trial, which goes away with whoever made it, however that one ends."""
+"""A folder for a trial, which is removed with the process that made it, however that process ends."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from takeback.errors import BackendError
 
-# It waits for a word, or for the end of the one who would say it: a kill -9 closes the pipe too. A daemon that was
-# just being started when that happened needs a moment to show itself.
+# It waits for a line, or for the end of the process that would write it: kill -9 closes the pipe, too. A daemon that
+# was just starting at that moment needs some seconds to write its lock file.
 KEEPER = """\
 trap '' HUP INT TERM
 folder=$(mktemp -d) && echo "$folder" || exit 1
@@ -22,7 +22,7 @@ rm -rf -- "$folder" || { sleep 1; rm -rf -- "$folder"; }
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder that is gone after this block, with the daemon that was started for the state in it."""
+    """Create a folder that is removed after this block, and stop the daemon that was started for the state in it."""
     with subprocess.Popen(
         ["/bin/sh", "-c", KEEPER],
         stdin=subprocess.PIPE,
@@ -35,7 +35,7 @@ def scratch() -> Iterator[Path]:
         made = keeper.stdout.readline().rstrip("\n")
         if not made:
             raise BackendError(
-                "no temporary folder could be made, so nothing was tried",
+                "no temporary folder could be created, so nothing was tried",
                 hint="make room in /tmp, or set TMPDIR",
             )
         try:

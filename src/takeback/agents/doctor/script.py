@@ -1,4 +1,4 @@
-"""What each agent tells its hooks when it writes a file: the events of a trial. Pure."""
+"""The events that each agent sends to its hooks when it writes a file, for a trial. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class ScriptedEvents(msgspec.Struct, frozen=True):
 
 
 def call(agent: str, root: str, number: int) -> ScriptedEvents:
-    """An agent writes a file, for the n-th time."""
+    """Return the events of an agent's n-th write to a file."""
     if agent == "opencode":
         return _opencode(root, number)
     return {"codex": _codex, "cursor": _cursor, "gemini": _gemini}.get(agent, _claude_code)(root, number)
 
 
 def environment(root: str) -> dict[str, str]:
-    """What agents say in the environment of a hook. All of it: this may itself be the child of an agent."""
+    """Return the variables that agents set for a hook. All of them: this process may itself be an agent's child."""
     names = ("CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "CURSOR_PROJECT_DIR")
     return dict.fromkeys(names, root) | {"CLAUDE_CODE_SESSION_ID": SESSION, "GEMINI_SESSION_ID": SESSION}
 
@@ -77,7 +77,7 @@ def _cursor(root: str, number: int) -> ScriptedEvents:
 
 def _gemini(root: str, number: int) -> ScriptedEvents:
     given = {"session_id": SESSION, "cwd": root, "timestamp": "2000-01-01T00:00:00Z"}
-    # Its calls have no ids, so each is another one.
+    # Its calls have no ids, so the arguments of each have to differ.
     tool = {
         "tool_name": "write_file",
         "tool_input": {"file_path": f"{root}/made.txt", "content": f"{number}\n"},

@@ -1,4 +1,4 @@
-"""Whether an agent runs our hooks at all: some want their user's word first, and skip other hooks in silence."""
+"""The check whether an agent runs our hooks: some ask their user first, and silently skip untrusted hooks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOW = {
 
 
 def of_hooks(agent: str, project: Path, home: Path, paths: Sequence[Path]) -> Iterator[Diagnosis]:
-    """What an agent says of our hooks in these files."""
+    """Yield what an agent reports about our hooks in these files."""
     if agent == "codex":
         yield _codex(project, paths)
     elif agent == "gemini":
@@ -32,19 +32,21 @@ def of_hooks(agent: str, project: Path, home: Path, paths: Sequence[Path]) -> It
             yield _gemini(project, of_user[0].parent)
 
 
-# --- Codex knows a hook by its hash, and tells what it thinks of each ---
+# --- Codex knows a hook by its hash, and reports whether it trusts each ---
 
 
 def _codex(project: Path, paths: Sequence[Path]) -> Diagnosis:
     program = next(filter(None, map(shutil.which, CLIENTS["codex"].programs)), "")
     if not program:
-        return warning("trust", "there is no `codex` to ask whether it trusts these hooks", HOW["codex"])
+        return warning(
+            "trust", "`codex` was not found, so whether it trusts these hooks is unknown", HOW["codex"]
+        )
     listed = _listed(program, project)
     if listed is None:
-        return warning("trust", "Codex did not tell whether it trusts these hooks", HOW["codex"])
+        return warning("trust", "Codex did not report whether it trusts these hooks", HOW["codex"])
     ours = [hook for hook in listed if Path(str(hook.get("sourcePath"))) in paths]
     if not ours:
-        return problem("trust", "Codex does not look at these hooks, so none of them runs", HOW["codex"])
+        return problem("trust", "Codex does not read these hooks, so none of them runs", HOW["codex"])
     idle = [hook for hook in ours if hook.get("trustStatus") not in RUNS or hook.get("enabled") is False]
     if idle:
         why = str(idle[0].get("trustStatus")) if idle[0].get("enabled") is not False else "switched off"
@@ -55,7 +57,7 @@ def _codex(project: Path, paths: Sequence[Path]) -> Diagnosis:
 
 
 def _listed(program: str, project: Path) -> list[dict[str, Any]] | None:
-    """What Codex knows of hooks here; None where it did not tell."""
+    """Return the hooks that Codex knows here, or None if it did not answer."""
     asked: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "takeback", "version": "1"}}},
         {"method": "initialized"},
@@ -80,7 +82,8 @@ def _listed(program: str, project: Path) -> list[dict[str, Any]] | None:
 
 
 def _answer(server: subprocess.Popen[str], asked: Sequence[dict[str, Any]]) -> Any:
-    """The answer to the last of these. Its standard input stays open meanwhile: its end would be the server's."""
+    """Return the answer to the last of these questions. Closing standard input would end the server, so it stays
+    open."""
     assert server.stdin and server.stdout
     try:
         server.stdin.write("".join(f"{json.dumps(question)}\n" for question in asked))
@@ -106,7 +109,7 @@ def _hooks_of(result: Any) -> list[dict[str, Any]] | None:
 
 
 def _gemini(project: Path, folder: Path) -> Diagnosis:
-    """Only its own file is looked at; an editor around it may have trusted the folder too."""
+    """Check Gemini CLI's own file only; an editor around it may have trusted the folder, too."""
     told = _value(folder / "trustedFolders.json")
     words = {Path(name).parent if word == "TRUST_PARENT" else Path(name): word for name, word in told.items()}
     for above in (project, *project.parents):

@@ -1,6 +1,6 @@
-"""Where each agent keeps its hooks, and what Takeback's look like there. Pure: text in, text out.
+"""The form and place of each agent's hooks, and Takeback's entries there. Pure: text in, text out.
 
-Exactly our entries are added, at the end of what is there, and exactly they are taken out again.
+Only our entries are added, at the end, and only these are removed again.
 """
 
 from __future__ import annotations
@@ -51,27 +51,27 @@ class Layout(msgspec.Struct, frozen=True):
     """The settings of one agent."""
 
     agent: str
-    """As `takeback-hook` is told."""
+    """The agent's name for `takeback-hook`."""
     project: str
     """The file, below a project."""
     user: str
     """The file, below HOME."""
     events: tuple[str, ...] = ()
     flat: bool = False
-    """A hook stands alone, and not in a group with a matcher."""
+    """Whether a hook is an entry of its own, and not in a group with a matcher."""
     timeout: int = TIMEOUT_S
     timeouts: Mapping[str, int] = msgspec.field(default_factory=dict)
-    """For events that the agent waits less for; it would complain about a longer time."""
+    """For events with a shorter limit in the agent; it would complain about a longer timeout."""
     fresh: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    """What a file that did not exist has to have besides."""
+    """What a new file needs in addition."""
     also: tuple[str, ...] = ()
-    """Further files below a project that may hold its hooks."""
+    """Further files below a project that may have its hooks."""
     comments: bool = False
-    """It reads settings with comments. The others ignore such a file, and say nothing."""
+    """Whether it reads settings with comments. Other agents silently ignore such a file."""
 
     @property
     def in_project(self) -> tuple[str, ...]:
-        """Every file below a project that may hold its hooks, ours first."""
+        """Every file below a project that may have its hooks, ours first."""
         return (self.project, *self.also)
 
     def entry(self, event: str, command: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Layout(msgspec.Struct, frozen=True):
         return {"hooks": [{"type": "command", "command": command, "timeout": timeout}]}
 
 
-# The command is a path of this machine, and settings.json is what people share; this one is their own.
+# People share settings.json, but the command is a path of this machine, so it goes to the local file.
 _CLAUDE = Layout(
     "claude-code",
     ".claude/settings.local.json",
@@ -110,27 +110,29 @@ LAYOUTS = {
         comments=True,
     ),
     "opencode": Layout("opencode", opencode.PLACE, HOOKS["opencode"][0]),
-    # It configures Claude Code, in settings.json; ours stand beside, in the file that it leaves alone.
+    # It configures Claude Code in settings.json; our hooks go to the other file, which it leaves alone.
     "ruflo": _CLAUDE,
 }
 
 
 def layout(agent: str) -> Layout:
     if agent not in LAYOUTS:
-        raise UsageError(f"{agent!r} is no agent that Takeback knows", hint=f"one of {', '.join(LAYOUTS)}")
+        raise UsageError(
+            f"{agent!r} is not an agent that Takeback supports", hint=f"use one of {', '.join(LAYOUTS)}"
+        )
     return LAYOUTS[agent]
 
 
 def install(agent: str, text: str, command: str = "") -> str:
-    """The settings with our hooks, without which the agent goes on. Empty text stands for a file that is not there.
+    """Return the settings with our hooks, which never block the agent. Empty text stands for a missing file.
 
-    Twice is once, and hooks of an older version are replaced.
+    Installing twice changes nothing, and hooks of an older version are replaced.
     """
     of = layout(agent)
     command = command or f"takeback-hook {of.agent}"
     if agent == "opencode":
         if text and not opencode.is_ours(text):
-            raise UsageError("there is another plugin of this name; nothing was changed")
+            raise UsageError("another plugin has this name; nothing was changed")
         return opencode.plugin(shlex.split(command))
     line = failing_open.line(of.agent, command)
     for event in of.events:
@@ -139,7 +141,7 @@ def install(agent: str, text: str, command: str = "") -> str:
 
 
 def uninstall(agent: str, text: str) -> str:
-    """The settings without our hooks, whichever command they start. Empty text: there is nothing else in them."""
+    """Return the settings without our hooks, whichever command they start. Empty text means that nothing is left."""
     of = layout(agent)
     if agent == "opencode":
         return "" if opencode.is_ours(text) else text
@@ -150,7 +152,7 @@ def uninstall(agent: str, text: str) -> str:
 
 
 def missing(agent: str, text: str) -> list[str]:
-    """The events that our hooks are not told of."""
+    """Return the events without a hook of ours."""
     of = layout(agent)
     if agent == "opencode":
         return [] if opencode.is_ours(text) else ["the plugin"]
@@ -158,7 +160,7 @@ def missing(agent: str, text: str) -> list[str]:
 
 
 def commands(agent: str, text: str) -> list[str]:
-    """What our hooks start, each once; nothing where there are none."""
+    """Return the commands that our hooks start, each once."""
     of = layout(agent)
     if agent == "opencode":
         return [shlex.join(opencode.command(text))] if opencode.is_ours(text) else []
@@ -166,19 +168,19 @@ def commands(agent: str, text: str) -> list[str]:
 
 
 def program(command: str) -> list[str]:
-    """The words of a command of ours that start Takeback itself."""
+    """Return the words of our command that start Takeback itself."""
     return failing_open.inner(command)
 
 
 def goes_on_without(agent: str, text: str) -> bool:
-    """Whether the agent goes on if what our hooks start is gone; older versions wrote hooks that held it up then."""
+    """Return True if the agent continues when Takeback is gone; hooks of older versions blocked it then."""
     if agent == "opencode":
         return not opencode.is_ours(text) or text == opencode.plugin(opencode.command(text))
     return all(map(failing_open.is_one, commands(agent, text)))
 
 
 def others(agent: str, text: str) -> list[str]:
-    """What the hooks of others start that are told of the same events."""
+    """Return the commands that other hooks start for the same events."""
     of = layout(agent)
     if agent == "opencode":
         return []
@@ -186,12 +188,12 @@ def others(agent: str, text: str) -> list[str]:
 
 
 def hooks(agent: str, text: str) -> Any:
-    """All hooks, as a value that can be compared."""
+    """Return all hooks, as a value that can be compared."""
     return text if agent == "opencode" or not text else _root(text).value.get("hooks")
 
 
 def switched_off(agent: str, text: str) -> bool | None:
-    """Whether these settings tell the agent to run no hooks at all; None where they say nothing about it."""
+    """Return True if these settings tell the agent to run no hooks at all, or None if they do not say."""
     of = layout(agent)
     if agent == "opencode" or not text:
         return None
@@ -205,7 +207,7 @@ def switched_off(agent: str, text: str) -> bool | None:
 
 
 def unread(agent: str, text: str) -> str:
-    """Why the agent would not read these settings, though we can; empty where it does."""
+    """Return why the agent would not read these settings, although we can, or ""."""
     if agent == "opencode" or not text:
         return ""
     _root(text)
@@ -214,12 +216,12 @@ def unread(agent: str, text: str) -> str:
 
 
 def has_plugin(text: str) -> bool:
-    """Whether settings of Claude Code have Takeback's plugin switched on."""
+    """Return True if settings of Claude Code switch on Takeback's plugin."""
     return any(plugins(text).values())
 
 
 def plugins(text: str) -> dict[str, bool]:
-    """Takeback's plugin in settings of Claude Code, by the name that its marketplace has; whether it is on."""
+    """Return Takeback's plugins in settings of Claude Code, by name with marketplace, and whether each is on."""
     enabled = _root(text).value.get("enabledPlugins") if text else None
     every = enabled.items() if isinstance(enabled, dict) else ()
     return {name: on is True for name, on in every if name.partition("@")[0] == "takeback"}
@@ -241,7 +243,7 @@ def _install_one(of: Layout, text: str, event: str, command: str) -> str:
     if text and (path := _ours(of, text, event)):
         if command in _commands(path[-1].value):
             return text
-        node = path[-1]  # it starts another command, of an older version perhaps
+        node = path[-1]  # it starts another command, perhaps of an older version
         return text[: node.start] + json.dumps(of.entry(event, command)) + text[node.end :]
     return _added(of, text, event, command)
 
@@ -249,22 +251,22 @@ def _install_one(of: Layout, text: str, event: str, command: str) -> str:
 def _added(of: Layout, text: str, event: str, command: str) -> str:
     entry = of.entry(event, command)
     if not text:
-        # Hooks first: in a file that was there they come last, so that one can tell which it was.
+        # Hooks first: in an existing file they come last, so that uninstalling can tell which it was.
         return jsontext.pretty({"hooks": {event: [entry]}} | dict(of.fresh)) + "\n"
     root = _root(text)
     if not (hooks := root.child("hooks")):
         return jsontext.added(text, root, "hooks", {event: [entry]})
     if not isinstance(hooks.value, dict):
-        raise UsageError("`hooks` is no object; nothing was changed")
+        raise UsageError("`hooks` is not an object; nothing was changed")
     if not (listed := hooks.child(event)):
         return jsontext.added(text, hooks, event, [entry])
     if not isinstance(listed.value, list):
-        raise UsageError(f"`hooks.{event}` is no list; nothing was changed")
+        raise UsageError(f"`hooks.{event}` is not a list; nothing was changed")
     return jsontext.added(text, listed, "", entry)
 
 
 def _again(of: Layout, event: str, command: str, before: str) -> str:
-    """What adding to this text gives, if it is one that can be added to."""
+    """Return the result of adding to this text, or "" if nothing can be added to it."""
     try:
         return _added(of, before, event, command)
     except UsageError:
@@ -276,15 +278,15 @@ def _root(text: str) -> jsontext.Node:
         root = jsontext.parse(text)
     except jsontext.NotJson as where:
         raise UsageError(
-            f"not valid JSON at {where}; nothing was changed", hint="mend it by hand first"
+            f"not valid JSON at {where}; nothing was changed", hint="fix it by hand first"
         ) from None
     if not isinstance(root.value, dict):
-        raise UsageError("no JSON object; nothing was changed")
+        raise UsageError("not a JSON object; nothing was changed")
     return root
 
 
 def _ours(of: Layout, text: str, event: str) -> list[jsontext.Node]:
-    """The way from the root to our hook for this event: the whole group, unless it has hooks of others too."""
+    """Return the path from the root to our hook for this event: the whole group, unless it has other hooks, too."""
     root = _root(text)
     hooks = root.child("hooks")
     listed = hooks.child(event) if hooks and isinstance(hooks.value, dict) else None
@@ -303,7 +305,7 @@ def _ours(of: Layout, text: str, event: str) -> list[jsontext.Node]:
 
 
 def _commands(entry: Any) -> Sequence[str]:
-    """What a hook, or a group of them, starts; an empty text for what is no command."""
+    """Return the commands that a hook or a group of hooks starts; "" for a hook without a command."""
     if not isinstance(entry, dict):
         return ()
     if isinstance(group := entry.get("hooks"), list):

@@ -1,4 +1,4 @@
-"""Changing the settings of an agent on the disk: the whole file at once, and only if it is still as it was seen."""
+"""Changing an agent's settings on disk: the whole file at once, and only if it has not changed since it was read."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import msgspec
 
 from takeback.agents import settings
 from takeback.errors import BackendError, TakebackError, UsageError
-from takeback.resources.files.put_back.exchange import exchange
 from takeback.settings import agent_files
+from takeback.system.exchange import exchange
 
 FOLDERS = (".claude", ".codex", ".cursor", ".gemini", ".opencode", "opencode", "plugins")
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """A change of one file that was not made yet. None stands for a file that is not there."""
+    """A planned change of one file. None stands for a missing file."""
 
     path: Path
     before: str | None
@@ -27,7 +27,7 @@ class Edit(msgspec.Struct, frozen=True):
 
     @property
     def diff(self) -> str:
-        """The change, to be shown first; nothing where there is none."""
+        """The change, to be shown first; empty if there is none."""
         old, new = (self.before or "").splitlines(), (self.after or "").splitlines()
         lines = difflib.unified_diff(old, new, str(self.path), str(self.path), lineterm="")
         return "".join(f"{line}\n" for line in lines)
@@ -38,7 +38,7 @@ class Edit(msgspec.Struct, frozen=True):
         return Edit(self.path, self.after, self.before)
 
     def make(self) -> None:
-        """Write it. Raises ConflictError, having changed nothing, if the file is no longer as it was seen."""
+        """Write the change. Raise ConflictError, with nothing changed, if the file has changed since it was read."""
         if self.after == self.before:
             return
         try:
@@ -47,28 +47,29 @@ class Edit(msgspec.Struct, frozen=True):
             exchange(self.path, _encoded(self.before), _encoded(self.after))
         except OSError as error:
             raise BackendError(
-                f"{self.path} could not be written ({error.strerror}); it is as it was",
-                hint="see who may write the file and its folder, then try it again",
+                f"{self.path} could not be written ({error.strerror}); it is unchanged",
+                hint="check the permissions of the file and its folder, then try again",
             ) from None
         if self.after is None:
             _drop_if_empty(self.path.parent)
 
 
 def place(agent: str, *, project: Path, home: Path, user: bool) -> Path:
-    """The file with the hooks of an agent: where ours are, else where they belong."""
+    """Return the file with an agent's hooks: where ours are, or else where they belong."""
     found = places(agent, project=project, home=home, user=user)
     return next((path for path in found if has_ours(agent, path)), found[0])
 
 
 def places(agent: str, *, project: Path, home: Path, user: bool) -> list[Path]:
-    """Every file that may hold its hooks, first the one in which we put ours. If it is a link, what it leads to."""
+    """Return every file that may have its hooks, first the one for ours. Links are followed."""
     of = settings.layout(agent)
     paths = [agent_files.place(of.agent, home)] if user else [project / name for name in of.in_project]
     return [Path(os.path.realpath(path)) for path in paths]
 
 
 def everywhere(agent: str, project: Path, home: Path) -> list[Path]:
-    """All settings that the agent reads here, the nearest first, each once: a project may be a link to HOME."""
+    """Return all settings that the agent reads here, the nearest first, each once: a project may be a link to
+    HOME."""
     found = [places(agent, project=project, home=home, user=user) for user in (False, True)]
     return list(dict.fromkeys(path for paths in found for path in paths))
 
@@ -77,10 +78,10 @@ def installing(agent: str, path: Path, command: str = "") -> Edit:
     before = _seen(path)
     with named(path):
         if why := settings.unread(agent, before or ""):
-            raise UsageError(f"{why}; nothing was changed", hint="take that out first")
+            raise UsageError(f"{why}; nothing was changed", hint="remove that first")
         after = settings.install(agent, before or "", command)
     if before is not None and not before.endswith("\n"):
-        # An empty file gets no last line end. So it is known from one that was not there.
+        # An empty file gets no final line end. That tells it from a file that did not exist.
         after = after.removesuffix("\n")
     return Edit(path, before, after)
 
@@ -97,7 +98,7 @@ def uninstalling(agent: str, path: Path) -> Edit:
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Whoever reads an error about settings wants to know which."""
+    """Add the path to errors about settings."""
     try:
         yield
     except UsageError as error:
@@ -105,7 +106,7 @@ def named(path: Path) -> Iterator[None]:
 
 
 def has_ours(agent: str, path: Path) -> bool:
-    """Whether there are hooks of ours. In what cannot be read there are none that would run."""
+    """Return True if the file has our hooks. An unreadable file has none that would run."""
     try:
         return bool(settings.commands(agent, read(path)))
     except TakebackError:
@@ -113,7 +114,7 @@ def has_ours(agent: str, path: Path) -> bool:
 
 
 def plugins(path: Path) -> dict[str, bool]:
-    """Takeback's plugin in a file of Claude Code, and whether it is on. One that cannot be read says nothing."""
+    """Return Takeback's plugins in a file of Claude Code, and whether each is on; none if it cannot be read."""
     try:
         return settings.plugins(read(path))
     except TakebackError:
@@ -121,19 +122,20 @@ def plugins(path: Path) -> dict[str, bool]:
 
 
 def switched_off_by(agent: str, paths: Iterable[Path]) -> Path | None:
-    """The file that tells the agent to run no hooks. The nearest that says anything decides, so they come first."""
+    """Return the file that tells the agent to run no hooks. The first path that decides counts, so pass the nearest
+    first."""
     for path in paths:
         try:
             off = settings.switched_off(agent, read(path))
         except TakebackError:
-            continue  # one that cannot be read tells it nothing
+            continue  # an unreadable file decides nothing
         if off is not None:
             return path if off else None
     return None
 
 
 def read(path: Path) -> str:
-    """What is in a file; nothing where there is none."""
+    """Return the text of a file, or "" if it is missing."""
     return _seen(path) or ""
 
 
@@ -153,7 +155,7 @@ def _encoded(text: str | None) -> bytes | None:
 
 
 def _drop_if_empty(folder: Path) -> None:
-    """Folders of an agent that held nothing but our file go with it."""
+    """Remove the agent's folders that contained only our file."""
     while folder.name in FOLDERS:
         try:
             folder.rmdir()

@@ -1,9 +1,9 @@
-"""The line that an agent's shell runs for each event: the agent goes on whatever becomes of Takeback. Pure.
+"""The line that an agent's shell runs for each event: the agent continues whatever happens to Takeback. Pure.
 
-To most agents exit code 2 is a refusal, and it is also how Python ends where its program is missing. So the line
-ends with 0 in any case: a refusal is something that Takeback says. Where it cannot be started, or ends badly, the
-line says so in its place: at the first event of a session, and at each event that was taken and not answered, for
-then Takeback is there and broken.
+For most agents exit code 2 is a refusal, and Python also ends with 2 if its program is missing. So the line always
+ends with 0: a refusal is something that Takeback prints. If Takeback cannot be started or fails, the line reports
+that instead: at the first event of a session, and at each event that was read and not answered, since Takeback is
+then installed but broken.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ GONE = (
     "the settings of this agent."
 )
 SHELL = ("sh", "-c")
-# The words after the script are what is said, as $0, and the command itself.
+# The words after the script are the message, as $0, and the command itself.
 SCRIPT = '{there} && "$@" || case $(cat) in ""|*essionStart*) echo "$0";; esac; exit 0'
 
 
 def line(agent: str, command: str) -> str:
-    """A command for one event, such that its agent goes on without it."""
+    """Return a command for one event that never blocks its agent."""
     words = shlex.split(command)
     return shlex.join([*SHELL, SCRIPT.format(there=_there(words)), _said(agent), *words])
 
 
 def inner(command: str) -> list[str]:
-    """The words of the command in such a line; of another one, as older versions wrote them, its own."""
+    """Return the words of the command in such a line; for another line, as older versions wrote it, its own words."""
     words = _words(command)
     return words[4:] if is_one(command) else words
 
 
 def is_one(command: str) -> bool:
-    """Whether an agent goes on without this command."""
+    """Return True if the command never blocks its agent."""
     words = _words(command)
     return (*words[:2],) == SHELL and len(words) > 4 and words[2].endswith("; exit 0")
 
@@ -43,12 +43,12 @@ def is_one(command: str) -> bool:
 def _words(command: str) -> list[str]:
     try:
         return shlex.split(command)
-    except ValueError:  # somebody wrote it by hand, and left a quote open
+    except ValueError:  # written by hand, with an open quote
         return [command]
 
 
 def _there(words: Sequence[str]) -> str:
-    """Tests for what the command is made of. Without them a shell and Python would complain at each event."""
+    """Return tests for the files of the command. Without them the shell and Python would complain at each event."""
     if not words[0].startswith("/"):
         return 'command -v "$1" >/dev/null'
     files = [number for number, word in enumerate(words, 1) if word.startswith("/")]
@@ -56,5 +56,5 @@ def _there(words: Sequence[str]) -> str:
 
 
 def _said(agent: str) -> str:
-    """What the human hears; Cursor has no place for that, so its agent hears it."""
+    """Return the message for the human; with Cursor, which cannot show one, it goes to the agent."""
     return json.dumps({"additional_context" if agent == "cursor" else "systemMessage": GONE})

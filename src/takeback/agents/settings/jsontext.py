@@ -1,9 +1,8 @@
-"""Adding to a JSON text that a human keeps, and taking that out again, with every other byte as it was.
+"""Adding to a human's JSON text, and removing the addition again, with every other byte unchanged.
 
-What is added is one piece of text in one place; nothing is written anew. So what was added can be found out from
-the text alone: of all ways to cut something out, the right one is that from which adding leads back to this text. For
-this to be certain, something added to an object that was already there and empty begins with a blank, and something
-whose object was made for it does not.
+An addition is one piece of text in one place; nothing else is rewritten. So it can be found from the text alone: of
+all ways to cut something out, the right one is that from which adding leads back to this text. To make this certain,
+a value added to an existing empty object begins with a blank, and one whose object was created for it does not.
 
 Comments and commas before a closing bracket, as editors allow them in settings, are understood and kept.
 """
@@ -25,11 +24,11 @@ DEPTH_MAX = 100
 
 
 class NotJson(Exception):
-    """The text is no JSON; says where."""
+    """The text is not JSON; the message says where."""
 
 
 class Node(msgspec.Struct):
-    """A value, and where it stands. In an object each child is a value with its key."""
+    """A value, and its position. In an object each child is a value with its key."""
 
     start: int
     end: int
@@ -38,20 +37,20 @@ class Node(msgspec.Struct):
     key: str = ""
     key_start: int = -1
     comma: int = -1
-    """Where the comma after it stands, if there is one."""
+    """The position of the comma after it, if there is one."""
 
     @property
     def first(self) -> int:
-        """Where it begins, its key included."""
+        """The position of its beginning, including its key."""
         return self.start if self.key_start < 0 else self.key_start
 
     def child(self, key: str) -> Node | None:
-        """The member with this key; the last one counts, as everywhere."""
+        """Return the member with this key; the last one counts, as in other parsers."""
         return next((child for child in reversed(self.children) if child.key == key), None)
 
 
 def parse(text: str) -> Node:
-    """The value of the whole text."""
+    """Return the value of the whole text."""
     start = _skip(text, 0)
     node = _value(text, start, 0)
     if (rest := _skip(text, node.end)) != len(text):
@@ -60,7 +59,7 @@ def parse(text: str) -> Node:
 
 
 def oddity(text: str, *, comments: bool) -> str:
-    """What of a text that can be read here is no strict JSON, in words; with `comments` these are no oddity."""
+    """Return what is not strict JSON in a text that can be read here, or ""; with `comments` these are allowed."""
     plain = text.removeprefix("\ufeff")
     if comments:
         plain = COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else " ", plain)
@@ -131,7 +130,7 @@ def _container(text: str, at: int, depth: int) -> Node:
 
 
 def added(text: str, container: Node, key: str, value: Any) -> str:
-    """The text with one more value at the end of a container, under this key if it is an object."""
+    """Return the text with one more value at the end of a container, under this key if it is an object."""
     blank = _blank_before(text, container)
     name = f"{json.dumps(key)}: " if key else ""
     written = name + _written(text, value, _indent(text, container, blank))
@@ -145,7 +144,7 @@ def added(text: str, container: Node, key: str, value: Any) -> str:
 
 
 def _blank_before(text: str, container: Node) -> str:
-    """What stands before the last child, so that one more can stand as this one does."""
+    """Return the blanks before the last child, for use before one more."""
     if not container.children:
         return ""
     end = container.children[-1].first
@@ -153,7 +152,7 @@ def _blank_before(text: str, container: Node) -> str:
 
 
 def _indent(text: str, container: Node, blank: str) -> str:
-    """How far the lines of a new child are moved in."""
+    """Return the indentation for the lines of a new child."""
     if "\n" in blank:
         return blank.rpartition("\n")[2]
     line = text[text.rfind("\n", 0, container.start) + 1 : container.start]
@@ -161,7 +160,7 @@ def _indent(text: str, container: Node, blank: str) -> str:
 
 
 def _written(text: str, value: Any, indent: str) -> str:
-    """A value as the rest of the text is written: in one line, or in lines that are moved in as the others are."""
+    """Return a value in the style of the text: on one line, or on lines indented like the others."""
     if "\n" not in text.strip():
         return json.dumps(value, ensure_ascii=False)
     found = re.search(r"\n([ \t]+)\S", text)
@@ -170,7 +169,7 @@ def _written(text: str, value: Any, indent: str) -> str:
 
 
 def pretty(value: Any, step: str = "  ") -> str:
-    """A value in lines: each member of an object has one, so that a diff of settings is easily read."""
+    """Return a value with one line for each member of an object, so that a diff of settings is easy to read."""
     if not isinstance(value, dict) or not value:
         return json.dumps(value, ensure_ascii=False)
     members = (
@@ -184,15 +183,15 @@ def pretty(value: Any, step: str = "  ") -> str:
 
 
 def without(text: str, path: Sequence[Node], add: Callable[[str], str]) -> str:
-    """The text without the last node of a path from the root. What was empty only because of that goes too.
+    """Return the text without the last node of a path from the root, and without parents that become empty.
 
-    `add` is what put it there, and gives some other text for what is no JSON. If nothing else was changed since, the
-    text is exactly what it was before.
+    `add` is the function that put it there; it returns another text for input that is not JSON. If nothing else was
+    changed since, the result is exactly the earlier text.
     """
     for candidate in _candidates(text, path):
         if add(candidate) == text:
             return candidate
-    # The text was written anew or added to. The largest part that holds nothing else is taken out.
+    # The text was rewritten or extended. Remove the largest part that contains nothing else.
     place = len(path) - 1
     while place > 1 and len(path[place - 1].children) == 1:
         place -= 1
@@ -200,7 +199,7 @@ def without(text: str, path: Sequence[Node], add: Callable[[str], str]) -> str:
 
 
 def _candidates(text: str, path: Sequence[Node]) -> Iterator[str]:
-    yield ""  # nothing was there
+    yield ""  # the file did not exist
     for place in range(len(path) - 1, 0, -1):
         container, node = path[place - 1], path[place]
         index = next(i for i, child in enumerate(container.children) if child is node)

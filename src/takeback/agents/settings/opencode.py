@@ -1,4 +1,4 @@
-"""opencode: a plugin of its own, which is a whole file and holds nothing else."""
+"""The plugin for opencode, a file of its own."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _LINE = "const COMMAND = " + json.dumps(COMMAND)
 
 
 def plugin(command: Sequence[str] = COMMAND) -> str:
-    """The text of the plugin, which starts this command for each event."""
+    """Return the text of the plugin, which starts this command for each event."""
     text = resources.files(__package__).joinpath("opencode.js").read_text(encoding="utf-8")
     head, found, tail = text.partition(_LINE)
-    assert found, "opencode.js has another command than it should have"
+    assert found, "opencode.js does not have the expected command"
     return f"{head}const COMMAND = {json.dumps(list(command))}{tail}"
 
 
 def command(text: str) -> list[str]:
-    """What a plugin of ours starts."""
+    """Return the command that our plugin starts."""
     found = re.search(r"^const COMMAND = (\[.*\])$", text, re.MULTILINE)
     return [str(word) for word in json.loads(found[1])] if found else []
 
 
 def is_ours(text: str) -> bool:
-    """Whether a plugin is this one, of whatever version."""
+    """Return True if a plugin is ours, of any version."""
     return text.startswith("// Takeback: ")

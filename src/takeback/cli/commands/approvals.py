@@ -11,9 +11,9 @@ from takeback.cli.render.runs import approval_data, approval_lines
 @click.command("approvals", cls=TakebackCommand)
 @click.pass_obj
 def command(session: CommandContext) -> None:
-    """List what waits for your word
+    """List the requests that wait for your approval
 
-    An agent that wants to do what cannot be taken back waits until you allow exactly that, or refuse it.
+    An agent that wants to do something that cannot be taken back waits until you approve or deny exactly that.
     """
     with session.workspace() as workspace:
         workspace.recover_if_idle()
@@ -21,7 +21,7 @@ def command(session: CommandContext) -> None:
     if session.json:
         return session.data({"approvals": [approval_data(approval) for approval in waiting]})
     if not waiting:
-        return session.line("Nothing waits for your word.")
+        return session.line("Nothing waits for your approval.")
     for approval in waiting:
         for line in approval_lines(approval):
             session.line(line)

@@ -13,13 +13,18 @@ from takeback.workspace.describe import call_text
 
 @click.command("approve", cls=TakebackCommand)
 @click.argument("id", shell_complete=ids_of("approvals"))
-@click.option("--payload", metavar="DIGEST", default="", help="Only if it asks about exactly this payload")
+@click.option(
+    "--payload",
+    metavar="DIGEST",
+    default="",
+    help="Approve only if the request has exactly this payload",
+)
 @click.pass_obj
 def command(session: CommandContext, id: str, payload: str) -> None:
-    """Allow exactly what a question asks for, once
+    """Approve one request, exactly as it was made and once
 
-    It holds for these very arguments, until it is used or runs out. What runs inside an action cannot allow anything:
-    an agent does not answer its own questions.
+    The approval is valid for exactly these arguments, until it is used or expires. A command that runs inside an
+    action cannot approve anything: an agent must not approve its own requests.
     """
     with session.workspace() as workspace:
         approval = workspace.approve(id, payload=payload)

@@ -12,7 +12,7 @@ from takeback.cli.context import CommandContext, TakebackCommand
 @click.argument("shell", type=click.Choice(["bash", "fish", "zsh"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell
+    """Print the completion script for a shell
 
     \b
     Put one of these lines into your shell's start-up file:

@@ -14,34 +14,34 @@ from takeback.settings import environment
 
 @click.group("daemon", cls=TakebackGroup)
 def command() -> None:
-    """Look after the process that makes events of agents fast
+    """Control the background process that answers agents' hooks quickly
 
-    The first event of an agent starts it, and half an hour after the last one it ends. It keeps what is known of each
-    workspace in memory. Nothing depends on it: without it everything works, only slower.
+    The daemon keeps workspaces open in memory. The first event of an agent starts it, and it ends half an hour after
+    the last one. Nothing depends on it: without it everything works, only more slowly.
     """
 
 
 @command.command("start", cls=TakebackCommand)
 @click.pass_obj
 def start(session: CommandContext) -> None:
-    """Start it now, unless it is there"""
+    """Start the daemon now, unless it is running"""
     _show(session, control.start(environment.state_home()))
 
 
 @command.command("stop", cls=TakebackCommand)
 @click.pass_obj
 def stop(session: CommandContext) -> None:
-    """End it when it has answered what it was asked; the next event starts another one"""
+    """Let the daemon finish its current requests and stop; the next event starts a new one"""
     pid = control.stop(environment.state_home())
     if session.json:
         return session.data({"stopped": bool(pid), "pid": pid or None})
-    session.line(f"Ended process {pid}." if pid else "No daemon is running.")
+    session.line(f"Stopped process {pid}." if pid else "No daemon is running.")
 
 
 @command.command("status", cls=TakebackCommand)
 @click.pass_obj
 def status(session: CommandContext) -> None:
-    """Show whether it runs, since when, and what it holds"""
+    """Show whether the daemon is running, since when, and which workspaces it has open"""
     _show(session, control.status(environment.state_home()))
 
 
@@ -52,7 +52,7 @@ def _show(session: CommandContext, found: Status | None) -> None:
         return session.data({"running": found is not None, "log": str(place)} | body)
     if found is None:
         return session.line("No daemon is running; the next event of an agent starts one.")
-    session.line(f"Process {found.pid}, takeback {found.version}, began {ago(found.since_us)}.")
+    session.line(f"Process {found.pid}, takeback {found.version}, started {ago(found.since_us)}.")
     session.line(f"  events       {found.events:,}")
     session.line(f"  memory       {sized(found.memory_bytes)}")
     for workspace in found.workspaces:

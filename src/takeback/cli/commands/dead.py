@@ -18,10 +18,10 @@ PAGE = 1000
 
 @click.group("dead", cls=TakebackGroup)
 def command() -> None:
-    """Look after what could not be delivered
+    """Retry or drop messages that could not be delivered
 
-    A dead letter failed for good: at its last attempt, or at once because no further attempt could help. It is kept
-    with what was to be sent and every attempt, until you have it tried again or drop it.
+    A message becomes a dead letter when its last attempt has failed, or earlier if trying again cannot help. It is
+    kept with its content and the outcome of every attempt, until you retry or drop it.
     """
 
 
@@ -46,7 +46,7 @@ def list_(session: CommandContext) -> None:
 @click.argument("id")
 @click.pass_obj
 def show(session: CommandContext, id: str) -> None:
-    """Show an intent, what it was given, and every attempt at it"""
+    """Show a message, its arguments and every attempt to deliver it"""
     with session.workspace() as workspace:
         queued = workspace.outbox.get(id)
         if queued is None:
@@ -56,12 +56,13 @@ def show(session: CommandContext, id: str) -> None:
 
 @command.command("retry")
 @click.argument("ids", nargs=-1, metavar="ID…")
-@click.option("--all", "everything", is_flag=True, help="All of them")
+@click.option("--all", "everything", is_flag=True, help="Retry all dead letters")
 @click.pass_obj
 def retry(session: CommandContext, ids: tuple[str, ...], everything: bool) -> None:
-    """Have dead letters tried again, from the first attempt on
+    """Retry dead letters, counting attempts from the start again
 
-    Mend first what made them fail. A worker then delivers them; those of an ordering key come after what waits now.
+    First fix what made them fail. A worker then delivers them. A message with an ordering key comes after those with
+    the same key that are already waiting.
     """
     with session.workspace() as workspace:
         chosen = _chosen(
@@ -75,11 +76,11 @@ def retry(session: CommandContext, ids: tuple[str, ...], everything: bool) -> No
 
 @command.command("drop")
 @click.argument("ids", nargs=-1, metavar="ID…")
-@click.option("--all", "everything", is_flag=True, help="All of them")
-@click.option("--why", metavar="T", default="", help="The reason, for the log")
+@click.option("--all", "everything", is_flag=True, help="Drop all dead letters")
+@click.option("--why", metavar="REASON", default="", help="The reason, for the log")
 @click.pass_obj
 def drop(session: CommandContext, ids: tuple[str, ...], everything: bool, why: str) -> None:
-    """Give dead letters up; they stay in the journal"""
+    """Give up on dead letters; they stay in the journal"""
     with session.workspace() as workspace:
         chosen = _chosen(
             ids, [q.id for q in workspace.outbox.page([IntentState.DEAD], limit=10**9)], everything
@@ -92,5 +93,5 @@ def drop(session: CommandContext, ids: tuple[str, ...], everything: bool, why: s
 
 def _chosen(named: tuple[str, ...], dead: list[str], everything: bool) -> list[str]:
     if bool(named) == everything:
-        raise UsageError("name dead letters, or say --all; nothing was changed", hint="`takeback dead list`")
+        raise UsageError("name dead letters, or use --all; nothing was changed", hint="`takeback dead list`")
     return dead if everything else list(dict.fromkeys(named))

@@ -12,10 +12,10 @@ from takeback.workspace.describe import call_text
 
 @click.command("deny", cls=TakebackCommand)
 @click.argument("id", shell_complete=ids_of("approvals"))
-@click.option("--why", metavar="T", default="", help="Tell the agent why")
+@click.option("--why", metavar="REASON", default="", help="The reason that the agent gets")
 @click.pass_obj
 def command(session: CommandContext, id: str, why: str) -> None:
-    """Refuse what a question asks for
+    """Deny one request
 
     The action does not begin, and the agent gets an error with your reason.
     """

@@ -17,13 +17,21 @@ from takeback.workspace.describe import Diff, kind, verb
 
 @click.command("diff", cls=TakebackCommand)
 @click.argument("words", nargs=-1, metavar="[FROM [TO]] [PATH]...", shell_complete=ids_of("moments"))
-@click.option("--stat", is_flag=True, help="One line for each path, with lines added and removed")
+@click.option(
+    "--stat", is_flag=True, help="Print one line for each path, with the number of lines added and removed"
+)
 @click.pass_obj
 def command(session: CommandContext, words: tuple[str, ...], stat: bool) -> None:
     """Show what changed
 
-    FROM and TO are checkpoints, or actions: then the moment before each is meant. Without TO it is the present, but
-    one action alone shows what it changed. Without anything: what has changed since the last action began.
+    \b
+    takeback diff          since the last action began, up to now
+    takeback diff a7       what the action a7 changed; also a step or a run
+    takeback diff c3       from the checkpoint c3 up to now
+    takeback diff c3 c9    from one checkpoint to another
+    takeback diff a4 a7    from before the action a4 to before the action a7
+
+    Paths at the end limit the output to these files and folders.
     """
     moments: list[str] = []
     while len(moments) < 2 and len(moments) < len(words) and ids.is_id(words[len(moments)]):
@@ -57,6 +65,6 @@ def _stat(diff: Diff) -> list[str]:
 
 def _painted(diff: Diff) -> list[str]:
     colours = {"+": "green", "-": "red", "@": "cyan"}
-    plain = visible if sys.stdout.isatty() else str  # in a pipe it is a patch
+    plain = visible if sys.stdout.isatty() else str  # in a pipe the output is a patch
     lines = str(diff).removesuffix("\n").split("\n") if diff else []
     return [paint(plain(line), fg=colours.get(line[:1])) for line in lines]

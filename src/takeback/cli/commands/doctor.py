@@ -34,11 +34,15 @@ COLOURS = {DiagnosisState.OK: "green", DiagnosisState.WARNING: "yellow", Diagnos
 def command(ctx: click.Context, session: CommandContext, agent: str) -> None:
     """Prove that your coding agents are protected, with a trial of each
 
-    The very command in the settings of an agent is given events as the agent would tell them, files change in a
-    temporary folder, and all of it is taken back and compared. Says what is wrong, and how to mend it.
+    Runs the hook command from the agent's settings with the events that the agent would send, changes files in a
+    temporary folder, takes everything back and compares. Reports what is wrong, and how to fix it.
 
-    Exits with 0 if all is well, with 3 if something is missing or not trusted, with 4 if a trial or the disk failed,
-    with 5 if the history of the workspace is gone.
+    \b
+    Exit codes:
+      0  all is well
+      3  something is missing, or not trusted
+      4  a trial or the disk failed
+      5  the history of the workspace is gone
     """
     root, home = find_root("."), environment.home_folder()
     agents = [agents_clients.chosen(agent, root, home)] if agent else doctor.installed(root, home)
@@ -70,23 +74,30 @@ def _machine() -> list[Diagnosis]:
     with workspace:
         tampered = _history(workspace.lost)
         tampered += [problem("hooks", said, "") for said in hook_tampering.warnings(workspace)]
-        return [*tampered, *examine_machine(environment.state_home(), workspace), _daemon()]
+        stores = [_store(said) for mark in workspace.history.marks.values() for said in mark.left_out]
+        return [*tampered, *examine_machine(environment.state_home(), workspace), *stores, _daemon()]
+
+
+def _store(said: str) -> Diagnosis:
+    """Return why a framework's store is not recorded, and how it would be."""
+    why = "not recorded and never taken back, because the framework writes to it during any tool"
+    return ok("stores", f'{said}: {why}; `[files] framework-stores = "protect"` records it')
 
 
 def _history(gone: Lost | None) -> list[Diagnosis]:
-    """Whether the history is the one that the workspace had; and whether anybody would notice if it went."""
+    """Return findings about a lost history, and about a loss that would not be noticed."""
     if gone:
         return [problem("history", str(gone), gone.hint)]
     folder = environment.witness_folder()
     there = next(above for above in (folder, *folder.parents) if above.exists())
     if os.access(there, os.W_OK | os.X_OK):
         return []
-    said = f"{folder} cannot be written, so a history that is removed would not be missed"
+    said = f"{folder} cannot be written, so the removal of a history would not be noticed"
     return [warning("witness", said, "make it writable, or set XDG_DATA_HOME")]
 
 
 def _daemon() -> Diagnosis:
-    """Nothing depends on it, so nothing of it is a problem."""
+    """Return the state of the daemon. Nothing depends on it, so it is never a problem."""
     try:
         found = control.status(environment.state_home())
     except BackendError as error:
@@ -95,7 +106,9 @@ def _daemon() -> Diagnosis:
         return ok("daemon", "not running; the next event of an agent starts it")
     if found.version != __version__:
         return warning(
-            "daemon", f"it is of Takeback {found.version}, this is {__version__}", "takeback daemon stop"
+            "daemon",
+            f"it belongs to Takeback {found.version}, but this is {__version__}",
+            "takeback daemon stop",
         )
     return ok(
         "daemon", f"process {found.pid}, {sized(found.memory_bytes)} of memory, {found.events:,} events"
@@ -114,7 +127,7 @@ def _print(session: CommandContext, examined: Iterable[Examined], machine: Itera
             state = paint(f"{finding.state.value:<8}", fg=COLOURS[finding.state])
             session.line(f"  {state} {finding.check:<9} {finding.said}")
             if finding.fix:
-                session.line(f"{'':11}mend it   {finding.fix}")
+                session.line(f"{'':11}fix it    {finding.fix}")
 
 
 def _code(findings: Iterable[Diagnosis]) -> int:

@@ -12,7 +12,6 @@ from takeback.core.change import Target
 from takeback.core.export import as_cloudevent, as_line, type_of, undo_list
 from takeback.core.record import Record
 from takeback.errors import UsageError
-from takeback.storage.state import location
 from takeback.workspace.workspace import Workspace
 
 POLL_S = 0.2
@@ -20,28 +19,35 @@ _OF_INTENTS = {"pending": "cancel it", "dead": "cancel it", "delivered": "it was
 
 
 @click.command("export", cls=TakebackCommand)
-@click.option("--after", type=click.IntRange(0), default=0, metavar="SEQ", help="Only events behind this one")
+@click.option(
+    "--after", type=click.IntRange(0), default=0, metavar="SEQ", help="Print only events after this one"
+)
 @click.option(
     "--format",
     "shape",
     type=click.Choice(["jsonl", "cloudevents"]),
     default="jsonl",
     show_default=True,
-    help="One JSON object a line; or each as a CloudEvent 1.0",
+    help="Print events as plain JSON objects or as CloudEvents 1.0, one per line",
 )
-@click.option("--type", "types", multiple=True, metavar="T", help="Only events of this type; may be repeated")
-@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C")
 @click.option(
-    "--undo-list", default="", metavar="RUN", help="List what this run did that still stands, latest first"
+    "--type", "types", multiple=True, metavar="TYPE", help="Print only events of this type; may be repeated"
+)
+@click.option("--follow", is_flag=True, help="Wait for further events, until Ctrl-C")
+@click.option(
+    "--undo-list",
+    default="",
+    metavar="RUN",
+    help="Instead, list what this run did that has not been taken back, latest first",
 )
 @click.pass_obj
 def command(
     session: CommandContext, after: int, shape: str, types: tuple[str, ...], follow: bool, undo_list: str
 ) -> None:
-    """Print every event that was recorded, for other programs
+    """Print every recorded event, for other programs
 
-    The number `seq` has no gaps: read on with --after and the last one that you have. What looks like a secret is
-    hidden.
+    The number `seq` of the events has no gaps. To continue an export, pass the last number that you have to --after.
+    Anything that looks like a secret is hidden.
     """
     with session.workspace() as workspace:
         if undo_list:
@@ -58,14 +64,13 @@ def command(
 
 
 def _text(workspace: Workspace, record: Record, shape: str) -> str:
-    name = location.source_of(workspace.state)
-    made = as_cloudevent(record, name) if shape == "cloudevents" else as_line(record)
+    made = as_cloudevent(record, workspace.source) if shape == "cloudevents" else as_line(record)
     return msgspec.json.encode(made).decode()
 
 
 def _print_undo_list(session: CommandContext, workspace: Workspace, run: str) -> None:
     if run not in workspace.history.runs:
-        raise UsageError(f"there is no run {run}", hint="`takeback log` lists what there is")
+        raise UsageError(f"there is no run {run}", hint="`takeback log` lists them")
     found = undo_list(map(as_line, workspace.journal.read()), run)
     if session.json:
         return session.data({"run": run, "undo": msgspec.to_builtins(found)})
@@ -83,4 +88,6 @@ def _refuse_unknown(types: tuple[str, ...]) -> None:
 
     known = {str(kind.__struct_config__.tag) for kind in Event.__args__}
     if wrong := [name for name in types if name not in known]:
-        raise UsageError(f"there is no event type {wrong[0]!r}", hint=f"one of {', '.join(sorted(known))}")
+        raise UsageError(
+            f"there is no event type {wrong[0]!r}", hint=f"use one of {', '.join(sorted(known))}"
+        )

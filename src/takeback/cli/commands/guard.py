@@ -9,76 +9,69 @@ import click
 from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.text import plural, sized
 from takeback.errors import UsageError
-from takeback.resources.postgres import guard
-from takeback.resources.postgres.guard import Guarded
-from takeback.system import postgres_address
-from takeback.workspace.workspace import Workspace
+from takeback.workspace.databases import Guarded, GuardedAddress
 
 NOT_COVERED = (
-    "sequences (a number once given stays given)",
+    "sequences (a used number stays used)",
     "NOTIFY, large objects, foreign tables, other databases of the server",
-    "roles, views, functions and whatever else is no table",
-    "sessions that unset takeback.action, or go through a pooler that drops it",
+    "roles, views, functions and everything else that is not a table",
+    "sessions that unset takeback.action, or use a pooler that drops it",
 )
-WITHOUT_DDL = "DROP, ALTER and CREATE of tables, because only a superuser may have them watched"
+WITHOUT_DDL = "DROP, ALTER and CREATE of tables, because only a superuser may watch them"
 TABLES_SHOWN = 20
 
 
 @click.command("guard", cls=TakebackCommand)
 @click.argument("address", metavar="ADDRESS")
 @click.option(
-    "--schema", "schemas", multiple=True, metavar="S", help="Guard this schema; may be repeated [public]"
+    "--schema",
+    "schemas",
+    multiple=True,
+    metavar="SCHEMA",
+    help="Guard this schema; may be repeated (default: public)",
 )
-@click.option("--remove", is_flag=True, help="Take the guard out, with all that it kept")
-@click.option("--prune", is_flag=True, help="Let go of rows that are set aside longer than keep-days")
-@click.option("--status", is_flag=True, help="Show what is guarded, and change nothing")
+@click.option("--remove", is_flag=True, help="Remove the triggers and everything that they have recorded")
+@click.option(
+    "--prune", is_flag=True, help="Delete recorded rows that are older than keep-days in takeback.toml"
+)
+@click.option("--status", is_flag=True, help="Show which tables are guarded, and change nothing")
 @click.pass_obj
 def command(
     session: CommandContext, address: str, schemas: tuple[str, ...], remove: bool, prune: bool, status: bool
 ) -> None:
-    """Make what is written to a PostgreSQL database something that can be taken back
+    """Make changes to a PostgreSQL database undoable
 
-    Puts triggers on the tables of a schema; what they write down is in a schema `takeback` of its own. From then on
-    what `takeback run` and runs do there is known as theirs; what others do is not written down.
+    Adds triggers to the tables of a schema; they record changes in a separate schema `takeback`. From then on, what
+    `takeback run` or a run in Python changes in these tables is recorded as theirs. Changes by others are not
+    recorded.
     """
-    if not postgres_address.is_address(address):
-        raise UsageError(
-            f"{postgres_address.hidden(address)} is no address of a database",
-            hint="postgresql://host/database",
-        )
+    database = GuardedAddress(address)
     if sum((remove, prune, status, bool(schemas))) > 1:
         raise UsageError("--remove, --prune, --status and --schema exclude each other; nothing was done")
-    name = postgres_address.called(address)[0]
+    name = database.name
     if status:
-        return _show(session, name, guard.status(address))
+        return _show(session, name, database.status())
     with session.protect() as workspace, workspace.lock.held():
         if remove:
-            return _remove(session, workspace, name, address)
+            return _show_removed(session, name, removed=database.remove(workspace.postgres))
         if prune:
-            return _prune(session, name, address, workspace.settings.store.keep_days)
-        made = guard.install(address, schemas)
-        workspace.postgres.add(made.id, address)
+            return _show_pruned(session, name, database.prune(workspace.settings.store.keep_days))
+        made = database.install(workspace.postgres, schemas)
     return _show(session, name, made)
 
 
-def _remove(session: CommandContext, workspace: Workspace, name: str, address: str) -> None:
-    found = guard.status(address)
-    if found:
-        guard.remove(address)
-        workspace.postgres.remove(found.id)
+def _show_removed(session: CommandContext, name: str, *, removed: bool) -> None:
     if session.json:
-        return session.data({"database": name, "removed": found is not None})
-    gone = f"{name} is no longer guarded; what was kept there is gone."
-    session.line(gone if found else f"{name} was not guarded.")
+        return session.data({"database": name, "removed": removed})
+    gone = f"{name} is no longer guarded; what it kept was deleted."
+    session.line(gone if removed else f"{name} was not guarded.")
 
 
-def _prune(session: CommandContext, name: str, address: str, days: int) -> None:
-    """Without a limit in takeback.toml everything is kept."""
-    pruned = guard.prune(address, days) if days else 0
+def _show_pruned(session: CommandContext, name: str, pruned: int) -> None:
     if session.json:
         return session.data({"database": name, "pruned": pruned})
     session.line(
-        f"{name}: let go of {plural(pruned, 'row')} that {'was' if pruned == 1 else 'were'} set aside."
+        f"{name}: removed {plural(pruned, 'row')} that {'was' if pruned == 1 else 'were'} set aside."
     )
 
 

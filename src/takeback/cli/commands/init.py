@@ -12,21 +12,25 @@ from takeback.workspace.opening import begin_anew
 
 
 @click.command("init", cls=TakebackCommand)
-@click.option("--allow-home", is_flag=True, help="Protect even a home folder or one above it")
-@click.option("--accept-config", is_flag=True, help="Accept takeback.toml as it is, after it was shown")
-@click.option("--fresh", is_flag=True, help="Go on without a history that is gone or damaged")
+@click.option("--allow-home", is_flag=True, help="Allow a home folder, or a folder above one")
+@click.option(
+    "--accept-config",
+    is_flag=True,
+    help="Show the settings in takeback.toml that need your consent, and accept them",
+)
+@click.option("--fresh", is_flag=True, help="Start a new history if the old one is gone or damaged")
 @click.pass_obj
 def command(session: CommandContext, allow_home: bool, accept_config: bool, fresh: bool) -> None:
-    """Begin to protect a folder, with a first checkpoint
+    """Start protecting a folder, with a first checkpoint
 
-    Nothing is written into the folder itself. A second time takes another checkpoint.
+    Nothing is written into the folder itself. If the folder is already protected, this takes another checkpoint.
     """
     began = time.monotonic()
     aside = begin_anew(".") if fresh else None
     with session.protect(allow_home=allow_home, accept_config=accept_config) as workspace:
         first = not workspace.history.marks
         checkpoint = workspace.save("takeback init")
-        files, size = workspace.parts.files.counted()
+        files, size = workspace.upkeep.counted()
     seconds = time.monotonic() - began
     if session.json:
         root = str(workspace.root)

@@ -21,20 +21,23 @@ from takeback.settings import environment
 from takeback.workspace.locate import find_root
 
 NOT_IGNORED = 1
-"""What git ends with. Where there is no repository it is something else."""
+"""The exit code of git. Without a repository it is another one."""
 
 
 @click.command("install", cls=TakebackCommand)
 @click.argument("agent", default="", shell_complete=clients)
-@click.option("--user", is_flag=True, help="For all your projects: into the settings in your home folder")
+@click.option(
+    "--user", is_flag=True, help="Install for all your projects, in the settings in your home folder"
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask")
 @click.pass_obj
 def command(session: CommandContext, agent: str, user: bool, yes: bool) -> None:
     """Protect what a coding agent does, with hooks in its own settings
 
-    AGENT is claude-code, codex, cursor, gemini, opencode or ruflo. The hooks come beside all that is there, and a
-    first checkpoint is taken. The change is shown first, and on a terminal you are asked. It is an action, which
-    `takeback undo` takes back by its id alone. A second time changes nothing.
+    AGENT is claude-code, codex, cursor, gemini, opencode or ruflo. Takeback shows you the change to the agent's
+    settings and asks, if you are on a terminal. Then it adds the hooks to the existing settings and takes a first
+    checkpoint. The change is recorded as an action, which only `takeback undo ID` takes back. If the hooks are
+    already there, nothing changes.
     """
     root, home = find_root("."), environment.home_folder()
     agent = agents_clients.chosen(agent, root, home)
@@ -75,22 +78,22 @@ def _refuse_too_wide(root: Path, agent: str) -> None:
         environment.refuse_too_wide(root)
     except RefusedError:
         raise RefusedError(
-            f"{root} is a home folder or above one; nothing was changed",
-            hint=f"go to a project, or protect all of them with `takeback install {agent} --user`",
+            f"{root} is a home folder, or above one; nothing was changed",
+            hint=f"change to a project's folder, or protect all projects with `takeback install {agent} --user`",
         ) from None
 
 
 class _Written(NamedTuple):
-    """What was recorded of it: a first checkpoint, where there was none, and the change itself."""
+    """The ids of what was recorded: a first checkpoint, if there was none, and the change itself."""
 
     checkpoint: str = ""
     action: str = ""
 
 
 def _write(session: CommandContext, agent: str, root: Path, edit: apply.Edit) -> _Written:
-    """Write the hooks into a project, as an action; and record that a human wants them, whoever wrote them.
+    """Write the hooks into a project, as an action, and record that a human accepts them.
 
-    Nothing is written where nothing can be recorded.
+    Nothing is written if nothing can be recorded.
     """
     name, checkpoint, action = f"takeback install {agent}", "", ""
     with session.protect(asking=True) as workspace:
@@ -107,7 +110,7 @@ def _write(session: CommandContext, agent: str, root: Path, edit: apply.Edit) ->
 
 
 def _switched_off(agent: str, root: Path | None, home: Path) -> Path | None:
-    """The settings that keep the agent from running any hook."""
+    """Return the settings file that keeps the agent from running any hook, if there is one."""
     if root is None:
         paths = apply.places(agent, project=home, home=home, user=True)
     else:
@@ -116,7 +119,7 @@ def _switched_off(agent: str, root: Path | None, home: Path) -> Path | None:
 
 
 def _would_be_committed(root: Path, path: Path) -> bool:
-    """Whether git shows this file to its user: it is tracked, or new and not ignored."""
+    """Return True if git would commit this file: it is tracked, or new and not ignored."""
     try:
         done = subprocess.run(["git", "-C", root, "check-ignore", "-q", path], capture_output=True)
     except OSError:
@@ -125,7 +128,7 @@ def _would_be_committed(root: Path, path: Path) -> bool:
 
 
 def _lines(agent: str, root: Path | None, edit: apply.Edit, idle: Path | None) -> list[str]:
-    """What is so now, and what is next. Without a root it is for all projects."""
+    """Return the new state, and what to do next. Without a root it is for all projects."""
     client = agents_clients.CLIENTS[agent]
     then = client.next_step(user=root is None)
     when, where = "now" if edit.diff else "already", root or "all your projects"
@@ -134,16 +137,18 @@ def _lines(agent: str, root: Path | None, edit: apply.Edit, idle: Path | None) -
     else:
         lines = [f"{client.title} is {when} under protection in {where}."]
     if idle:
-        lines.append(f"But {idle} tells it to run no hooks. Until you take that out, nothing is protected.")
+        lines.append(
+            f"But {idle} tells it to run no hooks. Until you remove that setting, nothing is protected."
+        )
     if root and Path.cwd().resolve() != root:
         lines.append(f"Start {client.title} in that folder: it looks for its settings where it is started.")
     if edit.diff:
-        lines.append(f"A session that is open now keeps its old settings: start {client.title} again.")
+        lines.append(f"A session that is already open keeps its old settings: restart {client.title}.")
     lines += [then] if then else []
     if root and edit.diff and _would_be_committed(root, edit.path):
         name = edit.path.relative_to(root)
         lines.append(f"git does not ignore {name}, which names a path of this machine: do not commit it.")
-    lines.append(f"  see that it works   takeback doctor {agent}")
-    lines.append("  take back           takeback undo")
-    lines.append(f"  take it out         takeback uninstall {agent}{'' if root else ' --user'}")
+    lines.append(f"  check that it works   takeback doctor {agent}")
+    lines.append("  take back             takeback undo")
+    lines.append(f"  remove the hooks      takeback uninstall {agent}{'' if root else ' --user'}")
     return lines

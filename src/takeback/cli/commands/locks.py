@@ -10,7 +10,8 @@ import click
 
 from takeback.cli.context import CommandContext, TakebackGroup
 from takeback.cli.render.history import table
-from takeback.cli.text import ago, iso, plural, shortened, until
+from takeback.cli.text import ago, iso, plural, until
+from takeback.core.codec import one_line
 from takeback.core.leases import Holder, Lease
 from takeback.errors import RefusedError, UsageError
 from takeback.settings import environment
@@ -18,18 +19,19 @@ from takeback.system import processes
 from takeback.workspace.describe import family_of, is_gone, who
 from takeback.workspace.workspace import Workspace
 
-TTL_S = 900.0
+TTL_S = 900
 NAME_MAX = 40
 
 
 @click.group("locks", cls=TakebackGroup, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """See who works on what, and lock it for yourself
+    """List, take and release locks
 
-    Without another word it lists. What is locked by one agent is guarded against the others: `takeback run` and the
-    hooks refuse what would write there, or warn, as takeback.toml says. A lock ends with its time, or with the run
-    that holds it; where that run died, the lock stays until the run is resumed or taken back.
+    Without a subcommand, this lists the locks. What one agent has locked is protected from the others: `takeback run`
+    and the hooks refuse commands that would write there, or only warn, depending on takeback.toml. A lock ends when
+    its time is up, or with the run that holds it. If that run has died, the lock stays until the run is resumed or
+    taken back.
     """
     if ctx.invoked_subcommand is None:
         with list_.make_context("list", [], parent=ctx) as listing:
@@ -45,32 +47,41 @@ def list_(session: CommandContext) -> None:
         runs = workspace.history.runs if found else {}
         died = [lease for lease in found if is_gone(lease)]
         ways = [f"  {lease.name}: {workspace.leases.how_to_free(lease)}" for lease in died]
-    if session.json:
-        return session.data({"locks": [lock_data(lease) for lease in found]})
-    if not found:
-        return session.line("Nothing is locked.")
-    rows: list[tuple[str, ...]] = [("what", "who", "run", "since", "for", "fence")]
-    for lease in found:
-        run = runs.get(lease.holder.run)
-        name = shortened(run.began.name, NAME_MAX) if run else ""
-        since, left = ago(lease.since_us), until(_until_us(lease))
-        rows.append((lease.name, who(lease), name, since, left, str(lease.fence)))
-    for line in [*table(rows), *ways]:
-        session.line(line)
+        if session.json:
+            return session.data({"locks": [lock_data(lease) for lease in found]})
+        if not found:
+            return session.line("Nothing is locked.")
+        rows: list[tuple[str, ...]] = [("what", "who", "run", "since", "for", "fence")]
+        for lease in found:
+            run = runs.get(lease.holder.run)
+            name = one_line(run.began.name, NAME_MAX) if run else ""
+            since, left = ago(lease.since_us), until(_until_us(lease))
+            rows.append((lease.name, who(lease), name, since, left, str(lease.fence)))
+        for line in [*table(rows), *ways]:
+            session.line(line)
 
 
 @command.command("take")
 @click.argument("name", metavar="NAME|PATH")
 @click.option(
-    "--ttl", "ttl_s", type=float, default=TTL_S, show_default=True, metavar="S", help="How long it lasts"
+    "--ttl",
+    "ttl_s",
+    type=float,
+    default=TTL_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the lock lasts",
 )
-@click.option("--wait", "wait_s", type=float, default=0.0, metavar="S", help="Wait so long for it to be free")
+@click.option(
+    "--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="How long to wait for the lock"
+)
 @click.pass_obj
 def take(session: CommandContext, name: str, ttl_s: float, wait_s: float) -> None:
-    """Lock a path with all that is below it, or any other name
+    """Lock a path with everything below it, or any other name
 
-    A path is meant from the top of the workspace, or, with ./ before it, from here. Taken again by the same run it
-    lasts longer. Inside of `takeback run`, or of an agent's session, the lock is that of the run and ends with it.
+    A path is relative to the root of the workspace; a path that begins with ./ is relative to the current folder. If
+    the same run takes a lock again, this renews it. Inside `takeback run`, or in an agent's session, the lock belongs
+    to the run and ends with it.
     """
     with session.protect() as workspace:
         inside = workspace.inside_action()
@@ -85,29 +96,29 @@ def take(session: CommandContext, name: str, ttl_s: float, wait_s: float) -> Non
         lease = leases.take(chosen, holder, family=family, ttl_s=ttl_s, wait_s=wait_s)
         left = leases.left(lease)
     if session.json:
-        told = [
+        found = [
             {"run": one.run, "name": one.name, "targets": list(one.targets), "perhaps": list(one.perhaps)}
             for one in left
         ]
-        return session.data({**lock_data(lease), "left": told})
+        return session.data({**lock_data(lease), "left": found})
     session.line(f"Locked {lease.name} for {until(_until_us(lease))} (fence {lease.fence}).")
-    session.line(f"  let go   takeback locks release {lease.name}")
+    session.line(f"  release   takeback locks release {lease.name}")
     for one in left:
         session.line(f"  {one}")
 
 
 @command.command("release")
 @click.argument("names", nargs=-1, metavar="NAME|PATH…")
-@click.option("--all", "everything", is_flag=True, help="All of them")
+@click.option("--all", "everything", is_flag=True, help="Release all locks")
 @click.pass_obj
 def release(session: CommandContext, names: tuple[str, ...], everything: bool) -> None:
-    """Let go of locks
+    """Release locks
 
-    A human can let go of anybody's: who held it is told at its next step that the lock is lost. An agent can let go
-    of its own.
+    You can release any lock; its holder learns at its next step that the lock is lost. An agent can release only its
+    own locks.
     """
     if bool(names) == everything:
-        raise UsageError("name locks, or say --all; nothing was changed", hint="`takeback locks list`")
+        raise UsageError("name locks, or use --all; nothing was changed", hint="`takeback locks list`")
     with session.workspace() as workspace:
         leases, live = workspace.leases, workspace.leases.live()
         wanted = [leases.name(name) for name in names]
@@ -118,7 +129,7 @@ def release(session: CommandContext, names: tuple[str, ...], everything: bool) -
         done = leases.release([lease.fence for lease in chosen])
     if session.json:
         return session.data({"released": [lease.name for lease in chosen if lease.fence in done]})
-    session.line(f"Let go of {plural(len(done), 'lock')}.")
+    session.line(f"Released {plural(len(done), 'lock')}.")
 
 
 def lock_data(lease: Lease) -> dict[str, Any]:
@@ -137,13 +148,13 @@ def lock_data(lease: Lease) -> dict[str, Any]:
 
 
 def _holder(workspace: Workspace, inside: str) -> Holder:
-    """Whose a lock is that is taken here: of the run around us, or of the human at this terminal."""
+    """Return the holder for a lock taken here: the run around us, or the human at this terminal."""
     history, actor = workspace.history, environment.actor()
     action = history.actions.get(inside)
     run = history.runs.get(action.stream if action else inside)
     if run is None:
         return Holder("", actor, processes.describe(os.getsid(0)), bound=False)
-    process = run.began.process or getattr(action.began if action else None, "process", None)
+    process = run.began.process or (action.process if action else None)
     return Holder(run.id, actor or run.began.actor, process, bound=process is not None)
 
 
@@ -161,12 +172,11 @@ def _refuse_strangers(workspace: Workspace, leases: list[Lease]) -> None:
     for lease in leases:
         if lease.holder.run not in family:
             raise RefusedError(
-                f"{lease.name} is locked by {who(lease)}, and this was asked from inside {inside}; "
-                "nothing was changed",
-                hint="a human can let go of it, from a terminal of their own",
+                f"{lease.name} is locked by {who(lease)}, and this runs inside {inside}; nothing was changed",
+                hint="a human can release it, from their own terminal",
             )
 
 
 def _until_us(lease: Lease) -> int:
-    """When it ends by the clock on the wall, as that stands now."""
+    """Return when the lock ends, by the present wall clock."""
     return time.time_ns() // 1000 + lease.left_us

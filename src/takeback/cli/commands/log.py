@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
 from typing import Any, NamedTuple
 
 import click
@@ -9,10 +12,10 @@ import msgspec
 
 from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.render.history import (
+    COMPACTED,
     action_data,
     checkpoint_data,
     counted,
-    is_worth_a_row,
     run_data,
     table,
     what,
@@ -21,11 +24,13 @@ from takeback.cli.render.history import (
     who_short,
 )
 from takeback.cli.render.runs import step_changed, waits_for_a_decision
-from takeback.cli.text import ago, plural, shortened
+from takeback.cli.text import ago, plural
 from takeback.core import ids
+from takeback.core.codec import one_line
 from takeback.core.entities import Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.history import History
 from takeback.core.intents import RESOURCE, Decided, IntentDropped
+from takeback.core.postings import Topic
 from takeback.core.selection import made
 from takeback.workspace.describe import body_of
 
@@ -33,7 +38,7 @@ NAMED_MAX = 3
 
 
 class StepOf(NamedTuple):
-    """A step, with the run that it is of."""
+    """A step, with its run."""
 
     id: str
     run: RecordedRun
@@ -41,7 +46,7 @@ class StepOf(NamedTuple):
 
 
 class DecisionOf(NamedTuple):
-    """What a human did with dead letters, in one go."""
+    """What a human did with dead letters, in one command."""
 
     first: Decided
     intents: list[str]
@@ -58,39 +63,49 @@ Entry = RecordedAction | Checkpoint | RecordedRun | StepOf | DecisionOf
     metavar="N",
     default=20,
     show_default=True,
-    help="How many entries, 0 for all",
+    help="The number of entries; 0 for all",
 )
 @click.pass_obj
 def command(session: CommandContext, limit: int) -> None:
     """List what happened, latest first"""
     with session.workspace() as workspace:
         history = workspace.history
-    runs = [run for run in history.runs.values() if is_worth_a_row(run)]
-    used = {getattr(action.began, "step", "") for action in history.actions.values()}
-    steps = [StepOf(s.id, run, s) for run in runs for s in run.steps.values() if s.id in used]
-    # For a person the body of a run or a step is that run or step; a machine gets every action.
-    actions = [a for a in history.actions.values() if session.json or not _is_told_elsewhere(history, a)]
-    entries: list[Entry] = [*actions, *history.checkpoints.values(), *runs]
-    entries += [] if session.json else [*steps, *_decisions(history.intents.decided)]
-    entries.sort(key=_seq, reverse=True)
-    shown = entries[:limit] if limit else entries
-    if session.json:
-        return session.data(
-            {
-                "entries": [_data(history, entry) for entry in shown],
-                "total": len(entries),
-            }
-        )
-    if not entries:
+        if session.json:
+            return session.data(_as_data(history, limit))
+        _print(session, history, limit)
+
+
+def _as_data(history: History, limit: int) -> dict[str, Any]:
+    """Return the latest entries as a machine gets them: every action is one."""
+    entries = merge(*_common(history), reversed(history.actions.values()), key=_seq, reverse=True)
+    kinds = (Topic.ACTIONS, Topic.CHECKPOINTS, Topic.LISTED_RUNS)
+    return {
+        "entries": [_data(history, entry) for entry in islice(entries, limit or None)],
+        "total": sum(history.count(kind) for kind in kinds),
+    }
+
+
+def _common(history: History) -> tuple[Iterator[Entry], ...]:
+    return reversed(history.checkpoints.values()), history.listed_runs()
+
+
+def _print(session: CommandContext, history: History, limit: int) -> None:
+    """Print the latest entries. For a person the body of a run or a step is that run or step."""
+    actions = (a for a in reversed(history.actions.values()) if not _has_another_row(history, a))
+    steps = (StepOf(s.id, run, s) for run, s in history.steps() if run.is_listed and history.actions_in(s.id))
+    decided = iter(_decisions(history.intents.decided)[::-1])
+    entries = merge(*_common(history), actions, steps, decided, key=_seq, reverse=True)
+    shown = list(islice(entries, limit or None))
+    if not shown:
         return session.line("Nothing has happened yet.")
     head = ("id", "when", "who", "what", "changed")
     for line in table([head, *(_row(history, entry) for entry in shown)]):
         session.line(line)
-    if len(shown) < len(entries):
-        session.line(f" … {len(entries) - len(shown):,} older; `takeback log -n 0` shows all")
-    if standing := sum(waits_for_a_decision(history, run) for run in history.runs.values()):
+    if next(entries, None):
+        session.line(" … there is more; `takeback log -n 0` shows all")
+    if standing := sum(waits_for_a_decision(history, run) for run in history.waiting_runs()):
         session.line(
-            f" {plural(standing, 'run waits', 'runs wait')} for you; `takeback status` tells how to go on"
+            f" {plural(standing, 'run waits', 'runs wait')} for you; `takeback status` shows how to continue"
         )
 
 
@@ -99,7 +114,7 @@ def _seq(entry: Entry) -> int:
 
 
 def _decisions(decided: list[Decided]) -> list[DecisionOf]:
-    """Those that stand one after the other in the journal, and say the same, are one command."""
+    """Group decisions: equal ones in a row in the journal are one command."""
     found: list[DecisionOf] = []
     for one in decided:
         last = found[-1] if found else None
@@ -114,11 +129,11 @@ def _same(one: Decided, other: Decided) -> bool:
     return msgspec.structs.replace(one.event, intent=other.event.intent) == other.event
 
 
-def _is_told_elsewhere(history: History, action: RecordedAction) -> bool:
-    """A body is its run or its step. Intents that an undo found gone were dropped by somebody, who has a row."""
+def _has_another_row(history: History, action: RecordedAction) -> bool:
+    """Return True for a body, shown as its run or step, and for dropped intents, shown as the drop."""
     if action.kind == "outside":
         return {change.target.resource for change in action.changes} == {RESOURCE}
-    return bool(body_of(history, action)) and is_worth_a_row(history.runs[action.stream])
+    return bool(body_of(history, action)) and history.runs[action.stream].is_listed
 
 
 def _data(history: History, entry: Entry) -> dict[str, Any]:
@@ -134,7 +149,7 @@ def _row_of_decision(decision: DecisionOf) -> tuple[str, ...]:
     event, named = decision.first.event, ", ".join(decision.intents[:NAMED_MAX])
     more = f" and {len(decision.intents) - NAMED_MAX} more" if len(decision.intents) > NAMED_MAX else ""
     word = "drop" if isinstance(event, IntentDropped) else "retry"
-    why = f": {shortened(event.why, 50)}" if isinstance(event, IntentDropped) and event.why else ""
+    why = f": {one_line(event.why, 50)}" if isinstance(event, IntentDropped) and event.why else ""
     count = plural(len(decision.intents), "intent")
     return event.intent, ago(decision.first.at_us), event.actor or "you", f"{word} {named}{more}{why}", count
 
@@ -153,6 +168,7 @@ def _row(history: History, entry: Entry) -> tuple[str, ...]:
         return entry.id, ago(entry.began_us), actor, what_run(history, entry), counted(changes)
     if isinstance(entry, Checkpoint):
         name = f'checkpoint "{entry.taken.message}"' if entry.taken.message else "checkpoint"
+        name += f"  {COMPACTED}" if entry.compacted_us else ""
         return entry.id, ago(entry.at_us), entry.taken.actor or "you", name, ""
     return (
         entry.id,

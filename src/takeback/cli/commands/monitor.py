@@ -24,15 +24,15 @@ from takeback.workflows.script import printable
 from takeback.workflows.stale import report_data, report_lines
 from takeback.workspace.locate import find_root, registry_of_user
 
-NOT_TOLD = 4
+NOT_SENT = 4
 
 
 @click.group("monitor", cls=TakebackGroup)
 def command() -> None:
-    """Watch for workflows that nobody works on any more
+    """Watch for abandoned workflows
 
-    The host's own scheduler looks every 10 minutes: no model, no tokens, no server. Each stale state is told once.
-    Workflows that have been over for a week are cleaned up.
+    The host's own scheduler checks every 10 minutes; this needs no model, no tokens and no server. A workflow
+    that becomes stale is reported once. Workflows that ended more than a week ago are cleaned up.
     """
 
 
@@ -40,20 +40,26 @@ def command() -> None:
 @scheduler_option
 @every_option
 @click.option(
-    "--stale-min", type=click.FloatRange(0), default=10, show_default=True, help="Minutes without an update"
+    "--stale-min",
+    type=click.FloatRange(0),
+    metavar="MINUTES",
+    default=10,
+    show_default=True,
+    help="Report a workflow that has not been updated for this long",
 )
 @click.option(
     "--notify",
     multiple=True,
     metavar="HOW",
-    help="Also tell it: command:COMMAND, webhook:URL, desktop or apprise:URL; may be given more than once",
+    help="Send alerts to command:COMMAND, webhook:URL, desktop or apprise:URL; may be repeated",
 )
 @click.option(
     "--keep-days",
     type=click.FloatRange(0),
-    default=KEEP_DAYS,
+    metavar="DAYS",
+    default=int(KEEP_DAYS),
     show_default=True,
-    help="Clean up workflows that are done, failed or expired for longer",
+    help="Clean up workflows this long after they were done, failed or expired",
 )
 @linger_option
 @print_option
@@ -68,9 +74,10 @@ def install(
     linger: bool,
     only_print: bool,
 ) -> None:
-    """Let the host's scheduler look every 10 minutes
+    """Let the host's scheduler check every 10 minutes
 
-    A second time replaces the first. Alerts go into a log in Takeback's state folder, and to each --notify.
+    If the monitor is already installed, this replaces its settings. Alerts go to a log in Takeback's
+    state folder, and to each --notify.
     """
     notifiers = [check_notifier(text) for text in notify]
     kind = kind_of(scheduler)
@@ -97,10 +104,10 @@ def install(
         return session.data(shown if only_print else {**shown, "lingers": made.lingers()})
     if only_print:
         return session.line("\n".join(f"# {path}\n{text}" for path, text in texts.items()))
-    session.line(f"{kind} looks every {plural(every_min, 'minute')} for workflows in {monitor.root}.")
+    session.line(f"{kind} checks the workflows in {monitor.root} every {plural(every_min, 'minute')}.")
     session.line(f"  log          {monitor.state / LOG}")
-    session.line("  look now     takeback monitor run")
-    session.line("  take it out  takeback monitor remove")
+    session.line("  check now    takeback monitor run")
+    session.line("  remove it    takeback monitor remove")
     for line in lingering_lines(made, "takeback monitor install"):
         session.line(line)
 
@@ -108,7 +115,7 @@ def install(
 @command.command("remove", cls=TakebackCommand)
 @click.pass_obj
 def remove(session: CommandContext) -> None:
-    """Take the monitor out of the scheduler; the log stays"""
+    """Remove the monitor from the scheduler; the log stays"""
     monitor = _monitor()
     kind = monitor.settings()["scheduler"]
     if kind:
@@ -122,7 +129,7 @@ def remove(session: CommandContext) -> None:
 @command.command("status", cls=TakebackCommand)
 @click.pass_obj
 def status(session: CommandContext) -> None:
-    """Show whether the monitor is installed, and when it last looked"""
+    """Show whether the monitor is installed, and when it last checked"""
     monitor = _monitor()
     settings, last = monitor.settings(), monitor.last_look()
     kind = settings["scheduler"]
@@ -142,19 +149,19 @@ def status(session: CommandContext) -> None:
         )
     if kind and not there:
         session.line(
-            f"It was installed in {kind}, but is not there any more; `takeback monitor install` fixes it."
+            f"It was installed in {kind}, but is no longer there; `takeback monitor install` fixes that."
         )
     elif kind:
         session.line(
-            f"{kind} looks every {plural(settings['everyMin'], 'minute')} for workflows in {monitor.root}."
+            f"{kind} checks the workflows in {monitor.root} every {plural(settings['everyMin'], 'minute')}."
         )
         session.line(f"  alerts after {settings['staleMin']:g} min without an update")
-        session.line(f"  cleans up what is over for {settings['keepDays']:g} days")
+        session.line(f"  cleans up what has been over for {settings['keepDays']:g} days")
         for text in settings["notify"]:
-            session.line(f"  tells {shown(text)}")
+            session.line(f"  alerts {shown(text)}")
     else:
-        session.line("No monitor is installed for this workspace: `takeback monitor install` does it.")
-    session.line(f"  last look    {last['at'] if last else 'never'}")
+        session.line("No monitor is installed for this workspace: `takeback monitor install` installs one.")
+    session.line(f"  last check   {last['at'] if last else 'never'}")
     session.line(f"  log          {monitor.state / LOG}")
 
 
@@ -162,9 +169,9 @@ def status(session: CommandContext) -> None:
 @click.pass_obj
 @click.pass_context
 def run(ctx: click.Context, session: CommandContext) -> None:
-    """Look once, and tell what is stale and was not told yet
+    """Check once, and report what is stale and was not reported yet
 
-    Exits with 0, or with 4 if somebody could not be told; that is tried again at the next look.
+    Exits with 0, or with 4 if a notifier failed; that one is tried again at the next check.
     """
     monitor = _monitor()
     findings, failures = monitor.run()
@@ -175,7 +182,7 @@ def run(ctx: click.Context, session: CommandContext) -> None:
         session.line(printable("\n".join(report_lines(findings, stale_min))))
         for failure in failures:
             click.echo(f"takeback: {failure}", err=True)
-    ctx.exit(NOT_TOLD if failures else 0)
+    ctx.exit(NOT_SENT if failures else 0)
 
 
 def _monitor() -> Monitor:

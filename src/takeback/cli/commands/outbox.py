@@ -23,29 +23,30 @@ if TYPE_CHECKING:
     from takeback.workspace.workspace import Workspace
 
 AWAY_S = 1.0
-"""Between two looks at a store that is away when a worker starts."""
+"""The pause between two attempts to reach a store that is away when a worker starts."""
 PAGE = 1000
 SHOWN = 50
 
 
 @click.group("outbox", cls=TakebackGroup)
 def command() -> None:
-    """Deliver what runs deferred, and see what waits
+    """List messages that wait to be sent, or start a worker that sends them
 
-    A run that defers something to be sent writes an intent. Once the run has committed, a worker delivers it.
+    A run can defer a message, such as an HTTP request or an email, until it has committed. Then a worker
+    delivers it. Until then it is an intent, which an undo cancels.
     """
 
 
 @command.command("list")
-@click.option("--all", "everything", is_flag=True, help="Also what was delivered, cancelled or dropped")
-@click.option("--run", default="", metavar="RUN", help="Only what this run deferred")
+@click.option("--all", "everything", is_flag=True, help="Also list what was delivered, cancelled or dropped")
+@click.option("--run", default="", metavar="RUN", help="List only what this run has deferred")
 @click.pass_obj
 def list_(session: CommandContext, everything: bool, run: str) -> None:
     """List what is still to be delivered, and what failed for good"""
     states = tuple(IntentState) if everything else ON_THE_WAY
     with session.workspace() as workspace:
         if run and run not in workspace.history.runs:
-            raise UsageError(f"there is no run {run}", hint="`takeback log` lists what there is")
+            raise UsageError(f"there is no run {run}", hint="`takeback log` lists them")
         counts = workspace.outbox.counts()
         found = list(workspace.outbox.page(states, limit=PAGE if session.json else SHOWN, run=run))
         while session.json and found and len(found) % PAGE == 0:
@@ -57,7 +58,7 @@ def list_(session: CommandContext, everything: bool, run: str) -> None:
         counted = {state.value: count for state, count in counts.items()}
         return session.data({"intents": [intent_data(queued) for queued in found], "counts": counted})
     if not found:
-        return session.line("Nothing is to be delivered.")
+        return session.line("Nothing waits to be delivered.")
     for line in rows(found):
         session.line(line)
     every = sum(count for state, count in counts.items() if state in states)
@@ -67,34 +68,39 @@ def list_(session: CommandContext, everything: bool, run: str) -> None:
 
 @command.command("worker")
 @click.option(
-    "--concurrency", type=click.IntRange(1, 256), default=4, show_default=True, help="Deliveries at a time"
+    "--concurrency",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    default=4,
+    show_default=True,
+    help="How many deliveries to make at a time",
 )
-@click.option("--once", is_flag=True, help="Deliver what is due now, and end")
+@click.option("--once", is_flag=True, help="Deliver what is due now, and exit")
 @click.option(
     "--notify",
     multiple=True,
     metavar="HOW",
-    help="Tell of each dead letter: command:COMMAND, webhook:URL, desktop or apprise:URL; may be repeated",
+    help="Report dead letters to command:COMMAND, webhook:URL, desktop or apprise:URL; may be repeated",
 )
 @click.option(
     "--health",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Keep a JSON file up to date that says how it goes",
+    help="Keep the state of the worker in this JSON file, for health checks",
 )
 @click.pass_obj
 def worker(
     session: CommandContext, concurrency: int, once: bool, notify: tuple[str, ...], health: Path | None
 ) -> None:
-    """Deliver what committed runs deferred
+    """Deliver what committed runs have deferred
 
-    Any number of workers may run at once. SIGTERM, or Ctrl-C, ends one when its deliveries have: nothing is lost, and
-    what it had not begun is left to others. Dead letters are also told to the notifiers of `takeback monitor`.
+    Any number of workers may run at once. SIGTERM or Ctrl-C stops a worker after its current deliveries: nothing is
+    lost, and other workers deliver the rest. Dead letters are also reported to the notifiers of `takeback monitor`.
     """
     chosen = [check_notifier(text) for text in notify]
     words = WorkerWords(quiet=session.json, progress=session.progress.wanted)
     with _opened(session, patient=not once) as workspace:
-        workspace.parts.audit.check()
         service = workspace.courier(concurrency=concurrency, notify=chosen, health=health, listener=words)
+        service.check()
 
         def stop(_number: int, _frame: FrameType | None) -> None:
             service.stop.set()
@@ -112,7 +118,7 @@ def worker(
 
 
 def _opened(session: CommandContext, *, patient: bool) -> Workspace:
-    """The workspace. Where a worker is `patient`, a store that is away at its start is waited for, as later on."""
+    """Return the workspace. With `patient`, wait for a store that is away at the start, as later on."""
     is_said = False
     while True:
         try:

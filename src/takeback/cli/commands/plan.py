@@ -2,62 +2,46 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import click
 import msgspec
 
-from takeback.cli.context import CommandContext, TakebackCommand, TakebackGroup, find_modules_at
-from takeback.cli.text import plural, shortened
+from takeback.cli.context import CommandContext, TakebackCommand, TakebackGroup
+from takeback.cli.text import plural
 from takeback.core.plan import BYTES_MAX, Plan, dependencies, parse_plan
-from takeback.core.redact import redact
-from takeback.engine.gate.foresight import Foresight
-from takeback.engine.plans import PreparedPlan, Ran, prepare, run_plan, told
-from takeback.errors import BackendError, RefusedError, RollbackIncomplete, TakebackError, UsageError
-from takeback.settings import environment, toml
-from takeback.workspace.locate import find_root, registry_of_user
-from takeback.workspace.opening import find_workspace
-from takeback.workspace.store.journal import held_unopened
+from takeback.errors import RefusedError, UsageError
+from takeback.workspace.plans import PreparedPlan, Ran, check_plan, run_plan, told
 
 FILE = click.argument("file", metavar="FILE")
-NOTE = "Takeback: "
-"""How a run begins the note that it adds to the error that ended it."""
 
 
 @click.group("plan", cls=TakebackGroup)
 def command() -> None:
     """Check a plan against the safety rules, or run it
 
-    A plan is a JSON file with steps, tools, arguments and dependencies; docs/PLANS.md shows one. FILE may be - for
-    standard input.
+    A plan is a JSON file with steps, tools, arguments and dependencies; docs/PLANS.md shows one. Use - for standard
+    input.
     """
 
 
 @command.command("check", cls=TakebackCommand)
 @FILE
-@click.option("--autopilot", is_flag=True, help="Refuse also what a human would have to approve")
+@click.option("--autopilot", is_flag=True, help="Also refuse what a human would have to approve")
 @click.pass_obj
 @click.pass_context
 def check(ctx: click.Context, session: CommandContext, file: str, autopilot: bool) -> None:
     """Check a plan against the safety rules, and run nothing
 
-    Reads the plan, imports its tools (which runs their modules; not those that the rules deny), and names each step
-    that breaks a rule of takeback.toml, with the way to allow it. Exits with 2 for a plan that cannot work, 3 for one
-    that breaks a rule.
+    Reads the plan, imports its tools (this runs their modules, except those that the rules deny), and names each
+    step that breaks a rule of takeback.toml, with the way to allow it. Exits with 2 for a plan that cannot work, 3
+    for one that breaks a rule.
     """
     plan = _read(file)
-    workspace = find_workspace(".")
-    if workspace is None:
-        registry = registry_of_user()
-        root = find_root(".", registry)
-        settings = held_unopened(registry.state_of(root), root).settings
-    else:
-        with workspace:
-            root, settings = workspace.root, workspace.settings
-            session.opened.append(workspace)
-    prepared = _prepare(plan, root, settings, autopilot=autopilot)
+    prepared, workspace = check_plan(plan, autopilot=autopilot)
+    if workspace is not None:
+        session.opened.append(workspace)
     if session.is_inside():
         prepared = _for_an_agent(prepared)
     if session.json:
@@ -71,57 +55,32 @@ def check(ctx: click.Context, session: CommandContext, file: str, autopilot: boo
 @command.command("run", cls=TakebackCommand)
 @FILE
 @click.option(
-    "--key", default="", metavar="K", help="What makes two runs the same one; by default the plan itself"
+    "--key",
+    default="",
+    metavar="KEY",
+    help="The key of the run; the same key means the same run (default: derived from the plan)",
 )
-@click.option("--autopilot", is_flag=True, help="Ask nobody: refuse what a human would have to approve")
+@click.option("--autopilot", is_flag=True, help="Never ask: refuse what a human would have to approve")
 @click.pass_obj
 def run(session: CommandContext, file: str, key: str, autopilot: bool) -> None:
     """Run a plan as one run: all of it is done, or all of it is taken back
 
-    A run that was interrupted is continued after its last completed step. One that is complete answers with its
-    recorded results and does nothing; name another --key to do it again. The tools work in the workspace's folder.
+    If the run was interrupted, it continues after its last completed step. If it is complete, nothing is done, and
+    its recorded results are printed; use another --key to run the plan again. The tools run in the folder of the
+    workspace.
     """
     plan = _read(file)
     with session.protect() as workspace:
-        prepared = _prepare(plan, workspace.root, workspace.settings, autopilot=autopilot)
-        progress = _Steps(session)
-        try:
-            ran = run_plan(workspace, prepared, key=key, autopilot=autopilot, tell=progress)
-        except RollbackIncomplete as error:
-            why = _failed(prepared, progress.current, error.__cause__ or error)
-            raise RollbackIncomplete(f"{why}. {error.message}", error.hint, report=error.report) from error
-        except TakebackError:
-            raise
-        except Exception as error:
-            notes = [
-                note.removeprefix(NOTE) for note in getattr(error, "__notes__", ()) if note.startswith(NOTE)
-            ]
-            raise BackendError(
-                f"{_failed(prepared, progress.current, error)}. {' '.join(notes) or 'The run was taken back.'}",
-                hint="running the plan again begins anew",
-            ) from error
+        ran = run_plan(workspace, plan, key=key, autopilot=autopilot, tell=partial(_show_step, session))
     if session.json:
         return session.data(msgspec.to_builtins(ran))
     session.line(_summary(ran))
 
 
-def _failed(prepared: PreparedPlan, step: str, error: BaseException) -> str:
-    what = redact(f"{type(error).__name__}: {error}")
-    tool = f" ({prepared.imports[step]})" if step in prepared.imports else ""
-    return f"step {step}{tool} failed: {shortened(what, 500)}"
-
-
-class _Steps:
-    """Shows each step as it is done, and knows which one is at work."""
-
-    def __init__(self, session: CommandContext) -> None:
-        self._session = session
-        self.current = ""
-
-    def __call__(self, step: str, what: str) -> None:
-        self.current = step
-        if what != "began" and not self._session.json:
-            self._session.line(f"  {'done' if what == 'done' else 'done earlier':14}{step}")
+def _show_step(session: CommandContext, step: str, what: str) -> None:
+    """Say that a step is done."""
+    if what != "began" and not session.json:
+        session.line(f"  {'done' if what == 'done' else 'done earlier':14}{step}")
 
 
 def _read(file: str) -> Plan:
@@ -133,17 +92,8 @@ def _read(file: str) -> Plan:
     return parse_plan(data, "the plan" if file == "-" else file)
 
 
-def _prepare(plan: Plan, root: Path, settings: toml.Config, *, autopilot: bool) -> PreparedPlan:
-    # Tools are found, and work, as if Python had been started at the top of the workspace.
-    find_modules_at(root)
-    os.chdir(root)
-    foresee = Foresight(root, environment.home_folder())
-    rules, known = settings.rules, settings.tools
-    return prepare(plan, root=root, rules=rules, known=known, autopilot=autopilot, foresee=foresee)
-
-
 def _for_an_agent(prepared: PreparedPlan) -> PreparedPlan:
-    """The same without how it could be allowed: an agent might do that by itself."""
+    """Return the same without how to allow it: an agent might do that itself."""
     said = {
         "broken": [msgspec.structs.replace(one, how_to_allow="") for one in prepared.broken],
         "asks": [msgspec.structs.replace(one, how_to_allow="") for one in prepared.asks],
@@ -194,6 +144,6 @@ def _lines(prepared: PreparedPlan, file: str) -> list[str]:
 def _summary(ran: Ran) -> str:
     count = len(ran.results)
     if len(ran.earlier) == count:
-        return f"{ran.run} was done before ({plural(count, 'step')}), and its results stand. Nothing was done again."
+        return f"{ran.run} was already done ({plural(count, 'step')}), and its results stand. Nothing was done again."
     again = f", {len(ran.earlier)} of them by an earlier attempt" if ran.earlier else ""
     return f"{ran.run} done: {plural(count, 'step')}{again}.  Changed your mind?  takeback undo {ran.run}"

@@ -17,7 +17,7 @@ from takeback.cli.rollback import answer
 def command(ctx: click.Context, session: CommandContext, preview: bool, on_conflict: str) -> None:
     """Bring back what the last undo or restore took back
 
-    Called again, it brings back the one before.
+    The next `redo` reverses the undo or restore before that.
     """
     with session.workspace() as workspace:
         report = workspace.try_redo(preview=preview, on_conflict=on_conflict)

@@ -22,18 +22,18 @@ from takeback.workspace.describe import ReplayMoment, short
     metavar="ID",
     default="",
     shell_complete=ids_of("everything"),
-    help="Stop when this step, action, checkpoint or approval is over, or at the event of this number",
+    help="Stop after this step, action, checkpoint or request, or at the event with this number",
 )
-@click.option("--all", "everything", is_flag=True, help="Every event, also those that say little")
+@click.option("--all", "everything", is_flag=True, help="Show every event, including the minor ones")
 @click.pass_obj
 def command(session: CommandContext, run: str, to: str, everything: bool) -> None:
-    """Go through a run again, event by event, without any effect
+    """Show a past run event by event; nothing is executed
 
-    Shows the exact sequence of what was recorded, with the result of each call, and what the run remembered in the
-    end or at the point that --to names. Nothing is run, called or written.
+    Prints the recorded events in order, with the result of each call, and the memory of the run at the end or at the
+    point given by --to.
     """
     if ids.parse(run)[0] != ids.RUN:
-        raise UsageError(f"{run} is no run", hint=f"`takeback show {run}` tells which run it belongs to")
+        raise UsageError(f"{run} is not a run", hint=f"`takeback show {run}` shows which run it belongs to")
     with session.workspace() as workspace:
         moments = list(workspace.replay(run, to))
     if session.json:

@@ -11,17 +11,19 @@ from takeback.cli.rollback import answer
 
 @click.command("restore", cls=TakebackCommand)
 @click.argument("checkpoint", shell_complete=ids_of("checkpoints"))
-@click.option("--path", "paths", metavar="P", multiple=True, help="Only this file or folder; may be repeated")
+@click.option(
+    "--path", "paths", metavar="PATH", multiple=True, help="Restore only this file or folder; may be repeated"
+)
 @PREVIEW
 @click.pass_obj
 @click.pass_context
 def command(
     ctx: click.Context, session: CommandContext, checkpoint: str, paths: tuple[str, ...], preview: bool
 ) -> None:
-    """Make the workspace equal to a checkpoint, whoever changed it
+    """Put the workspace back to a checkpoint, undoing your own edits too
 
-    Your own edits since then go too. The present is saved first: `takeback redo` brings it back. Files and SQLite
-    databases are covered; branches, and rows of a PostgreSQL server, stay as they are.
+    The current state is saved first: `takeback redo` brings it back. This covers files and SQLite databases; git
+    branches and the rows of a PostgreSQL server stay as they are.
     """
     with session.workspace() as workspace:
         report = workspace.try_restore(checkpoint, paths=paths, preview=preview)

@@ -13,7 +13,7 @@ from takeback.cli.context import CommandContext, FailedWith, TakebackCommand
 from takeback.cli.options import interval, intervals
 from takeback.cli.render.command import summary_data, summary_lines, warning_lines
 from takeback.cli.rollback import show
-from takeback.cli.text import printable
+from takeback.core.codec import printable
 from takeback.core.codec import written as recordable
 from takeback.core.events import Process
 from takeback.core.policy import Decision
@@ -26,7 +26,7 @@ FAILED_BEFORE_START = 125
 
 
 class RunCommand(TakebackCommand):
-    """Everything after the first word of the command belongs to the command."""
+    """A command line in which everything after the first word of the user's command belongs to that command."""
 
     allow_interspersed_args = False
 
@@ -36,27 +36,29 @@ class RunCommand(TakebackCommand):
         except RefusedByRule:
             raise
         except TakebackError as error:
-            # Whatever failed, failed before the command began: once it runs, its own code counts.
+            # Any error here came before the command began: once it runs, its own exit code counts.
             raise FailedWith(FAILED_BEFORE_START, error) from error
 
 
 @click.command("run", cls=RunCommand, context_settings={"ignore_unknown_options": False})
-@click.option("--name", default=None, metavar="N", help="How the log calls it; by default the command itself")
+@click.option(
+    "--name", default=None, metavar="NAME", help="The name in the log (default: the command itself)"
+)
 @click.option("--undo-on-failure", is_flag=True, help="Take everything back if the command fails")
 @click.option(
     "--every",
     callback=interval,
     shell_complete=intervals,
     metavar="TIME",
-    help="Take a checkpoint each 5m, 30s or 1h while it runs, and let undo take back what came after the last one",
+    help="Cut a long command into parts of this length, such as 30s or 5m, so that you can undo only the latest part",
 )
 @click.option(
     "--also",
     multiple=True,
     metavar="DIR",
-    help="Protect this folder outside the workspace, too; may be given more than once",
+    help="Also protect this folder outside the workspace; may be repeated",
 )
-@click.option("--allow-home", is_flag=True, help="With --also: even a home folder or one above it")
+@click.option("--allow-home", is_flag=True, help="With --also: allow a home folder, or a folder above one")
 @click.option("--autopilot", is_flag=True, help="Refuse a command that is known to be irreversible")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_obj
@@ -74,11 +76,18 @@ def command(
 ) -> None:
     """Run any command as one action that can be taken back
 
-    A command that is known to push, publish, send or delete elsewhere is said to be irreversible before it starts.
-    What a rule of takeback.toml denies is not started, and what it says is to be asked for is asked about here. Exits
-    with the command's own code, 128 + n if signal n ended it, 125 if Takeback failed before starting it, 3 if a rule
-    did not let it start, and 6 where the command gave 0 and what it did could not be recorded. With --every it is cut
-    into parts: `undo` takes back the newest one, `undo RUN` all of them.
+    If the command is known to push, publish, send or delete something elsewhere, Takeback first warns that this
+    cannot be taken back. If a rule in takeback.toml denies the command, it is not started; if a rule requires your
+    approval, Takeback asks you first.
+
+    With --every, `undo` takes back the latest part and `undo RUN` the whole command.
+
+    \b
+    Exit codes:
+      the command's own code, or 128 + n if signal n ended it
+      3    a rule did not allow the command; it was not started
+      6    the command succeeded, but its changes could not be recorded
+      125  Takeback failed before it could start the command
     """
     with session.protect(asking=True) as workspace:
         workspace.recover()
@@ -96,7 +105,7 @@ def command(
 
 
 def _ask(session: CommandContext, plan: CommandPlan, ruling: Decision) -> bool | None:
-    """Ask about what a rule holds; None where nobody can be asked."""
+    """Ask about a command that a rule holds. Return None if nobody can be asked."""
     if session.json or not consent.is_terminal() or session.is_inside():
         return None
     click.echo(f"takeback: {printable(ruling.why)}", err=True)
@@ -104,15 +113,15 @@ def _ask(session: CommandContext, plan: CommandPlan, ruling: Decision) -> bool |
 
 
 def _is_daemon(process: Process) -> bool:
-    """Whether this is the daemon: it serves everybody, whoever's hook has started it."""
+    """Return True for the daemon: it serves everyone, whichever hook has started it."""
     return process.pid == control.holder(environment.state_home()) and client.is_daemon(process.pid)
 
 
 def _answer(session: CommandContext, plan: CommandPlan, result: CommandResult) -> int:
-    """Say what the command did, and return the exit code."""
+    """Print what the command did, and return the exit code."""
     code, action, history = result.child.code, result.action, result.history
     if action is None or history is None:
-        # The command has run, so its own failure counts first. The next command settles what is not recorded now.
+        # The command has run, so its own failure counts first. The next takeback command records the changes.
         click.echo(f"takeback: what {result.id} changed is not recorded yet: {result.unrecorded}", err=True)
         return code or RollbackIncomplete.exit_code
     if result.busy:

@@ -12,7 +12,10 @@ from takeback.cli.text import iso
 @click.argument("message", default="")
 @click.pass_obj
 def command(session: CommandContext, message: str) -> None:
-    """Take a checkpoint; the first word printed is its id"""
+    """Take a checkpoint and print its id
+
+    The first word of the output is the id.
+    """
     with session.protect(asking=True) as workspace:
         checkpoint = workspace.save(message)
     marks = checkpoint.taken.marks

@@ -15,21 +15,23 @@ from takeback.errors import UsageError
 
 @click.command("settle", cls=TakebackCommand)
 @click.argument("id", shell_complete=ids_of("in_doubt"))
-@click.option("--happened", is_flag=True, help="It did happen")
-@click.option("--did-not", is_flag=True, help="It did not happen")
-@click.option("--result", metavar="JSON", default="", help="What it gave, for a run that goes on with it")
+@click.option("--happened", is_flag=True, help="The call happened")
+@click.option("--did-not", is_flag=True, help="The call did not happen")
+@click.option(
+    "--result", metavar="JSON", default="", help="The result of the call; its run continues with it"
+)
 @click.pass_obj
 def command(session: CommandContext, id: str, happened: bool, did_not: bool, result: str) -> None:
-    """Say whether a call in doubt happened
+    """Record whether a call happened, if Takeback cannot know
 
-    ID is a call to another system that failed or was cut short, so that it is unknown whether it happened. Look
-    there, then say so. One that happened is not made again; of one that did not there is nothing to take back. An
-    agent cannot answer for its own call.
+    ID is a call to another system that failed or was interrupted, so it is unknown whether it happened. Check that
+    system, then record the answer. If the call happened, it is not made again; if it did not happen, there is nothing
+    to undo. An agent cannot settle its own call.
     """
     if happened == did_not:
-        raise UsageError("say either --happened or --did-not; nothing was changed")
+        raise UsageError("use either --happened or --did-not; nothing was changed")
     if result and did_not:
-        raise UsageError("what did not happen has no result; nothing was changed")
+        raise UsageError("a call that did not happen has no result; nothing was changed")
     with session.workspace() as workspace:
         action = workspace.settle(id, happened=happened, result=_value(result))
         said = what(workspace.history, action)

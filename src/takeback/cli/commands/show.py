@@ -13,7 +13,6 @@ from takeback.cli.render.history import (
     action_data,
     change_data,
     checkpoint_data,
-    is_worth_a_row,
     run_data,
     step_undone,
     telling,
@@ -40,6 +39,7 @@ from takeback.core.change import Change
 from takeback.core.entities import Approval, Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.events import ActionBegan
 from takeback.core.history import History
+from takeback.core.selection import why_compacted
 from takeback.errors import UsageError
 from takeback.workspace.describe import RunSnapshot, is_call, run_of, short, verb
 from takeback.workspace.workspace import Workspace
@@ -51,13 +51,14 @@ Found = RecordedAction | RecordedRun | RecordedStep | Approval | Checkpoint
 
 @click.command("show", cls=TakebackCommand)
 @click.argument("id", shell_complete=ids_of("everything"))
-@click.option("--all", "everything", is_flag=True, help=f"List everything, not only {LINES_MAX} of each")
+@click.option("--all", "everything", is_flag=True, help=f"List everything, not only {LINES_MAX} of each kind")
 @click.pass_obj
 def command(session: CommandContext, id: str, everything: bool) -> None:
-    """Show one run, step, action, approval, intent or checkpoint, and how things stood then
+    """Show everything that was recorded about one id
 
-    Of what belongs to a run it also tells how that run stood at that moment: the steps, the calls with their results,
-    the questions, and what it remembered.
+    ID is a run, a step, an action, a request for approval, an intent or a checkpoint. For anything inside a run, this
+    also shows the state of the run at that moment: its steps, its calls with their results, its requests and its
+    memory.
     """
     kind, _ = ids.parse(id)
     with session.workspace() as workspace:
@@ -66,7 +67,7 @@ def command(session: CommandContext, id: str, everything: bool) -> None:
         history = workspace.history
         found = _find(history, id)
         if found is None:
-            raise UsageError(f"there is no {ids.KINDS[kind]} {id}", hint="`takeback log` lists what there is")
+            raise UsageError(f"there is no {ids.KINDS[kind]} {id}", hint="`takeback log` lists them")
         states = [state for state in workspace.states_at(id) if _says_something(state)]
         if session.json:
             data = _data(workspace, history, found)
@@ -94,7 +95,7 @@ def _find(history: History, id: str) -> Found | None:
 
 
 def _says_something(state: RunSnapshot) -> bool:
-    return is_worth_a_row(state.run) or bool(state.memory)
+    return state.run.is_listed or bool(state.memory)
 
 
 def _data(workspace: Workspace, history: History, found: Found) -> dict[str, object]:
@@ -131,6 +132,8 @@ def _lines(workspace: Workspace, history: History, found: Found, most: int) -> l
         return approval_lines(found)
     if isinstance(found, Checkpoint):
         lines = [f"{found.id}  checkpoint {found.taken.message!r}, {ago(found.at_us)}"]
+        if found.compacted_us:
+            return [*lines, f"  {why_compacted(found.compacted_us)}"]
         for mark in found.taken.marks:
             lines.append(f"  {mark.resource}  {mark.state}  proved by {mark.evidence or 'nothing'}")
             lines += [f"    not covered: {text}" for text in mark.stated]
@@ -148,11 +151,13 @@ def _lines(workspace: Workspace, history: History, found: Found, most: int) -> l
     lines = [f"{found.id}  {what(history, found)}  by {who(found)}, {ago(found.began_us)}"]
     if found.why:
         lines.append(f"  {found.why}")
+    if found.compacted_us:
+        lines.append(f"  {why_compacted(found.compacted_us)}: what it changed is not known any more")
     if isinstance(found.began, ActionBegan):
         lines += [f"  captured outside the workspace: {place}" for place in found.began.outside]
         lines += [f"  not captured: {text}" for text in found.began.uncaptured]
     if is_call(history, found) and (value := workspace.result_view(found)) is not None:
-        lines.append(f"  gave {short(value)}")
+        lines.append(f"  returned {short(value)}")
     return lines + _changes(workspace, [entry.change for entry in found.made], most)
 
 

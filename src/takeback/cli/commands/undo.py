@@ -23,13 +23,19 @@ from takeback.cli.rollback import answer
     metavar="NAME",
     default="",
     shell_complete=agents,
-    help="Only what this agent or subagent did: of the IDs, or of the last run in which it did something",
+    help="Take back only what this agent or subagent did: within the given IDs, or else in its last run",
 )
-@click.option("--path", "paths", metavar="P", multiple=True, help="Only this file or folder; may be repeated")
+@click.option(
+    "--path",
+    "paths",
+    metavar="PATH",
+    multiple=True,
+    help="Take back only this file or folder; may be repeated",
+)
 @click.option(
     "--conversation",
     is_flag=True,
-    help="Also have the agent's client go on from before it, in a copy of the conversation (Claude Code)",
+    help="Claude Code only: also fork the conversation at the point before what is taken back",
 )
 @PREVIEW
 @ON_CONFLICT
@@ -46,11 +52,11 @@ def command(
     preview: bool,
     on_conflict: str,
 ) -> None:
-    """Take back what an agent did, and keep what you did meanwhile
+    """Take back what an agent did, and keep what you did in the meantime
 
-    Without an ID it takes back the most recent action that changed something; called again, the one before it. An ID
-    is an action, a step or a run from `takeback log`: of a coding agent that is one call, one prompt or a whole
-    session. Where that action was one of a run, the answer says how to take back the whole of it.
+    Without an ID, this takes back the most recent action that changed something; the next `undo` takes back the one
+    before it. An ID is an action, a step or a run from `takeback log`: for a coding agent that is one call, one
+    prompt or a whole session. If the action belongs to a run, the output says how to take back the whole run.
     """
     with session.workspace() as workspace:
         report = workspace.try_undo(

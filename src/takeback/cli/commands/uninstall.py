@@ -18,14 +18,14 @@ from takeback.workspace.locate import find_root
 
 @click.command("uninstall", cls=TakebackCommand)
 @click.argument("agent", shell_complete=clients)
-@click.option("--user", is_flag=True, help="From the settings in your home folder")
+@click.option("--user", is_flag=True, help="Remove the hooks from the settings in your home folder")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask")
 @click.pass_obj
 def command(session: CommandContext, agent: str, user: bool, yes: bool) -> None:
-    """Take Takeback's hooks out of an agent's settings again
+    """Remove Takeback's hooks from an agent's settings
 
-    Exactly these; if nothing else was changed since, every byte is as it was. What was recorded stays, and can
-    still be taken back.
+    Nothing else in the file changes; if nobody has edited it since the installation, it is byte for byte what it was
+    before. What was recorded stays, and you can still take it back.
     """
     root, home = find_root("."), environment.home_folder()
     agent = agents_clients.chosen(agent, root, home)
@@ -44,11 +44,11 @@ def command(session: CommandContext, agent: str, user: bool, yes: bool) -> None:
         )
     title, where = agents_clients.CLIENTS[agent].title, "your own settings" if user else str(root)
     if not edits:
-        session.line(f"There are no hooks of Takeback for {title} in {where}.")
+        session.line(f"Takeback has no hooks for {title} in {where}.")
     elif left:
-        session.line(f"Took the hooks out of {where}.")
+        session.line(f"Removed the hooks from {where}.")
     else:
-        session.line(f"Took the hooks out: what {title} does from its next session on is not recorded.")
+        session.line(f"Removed the hooks: what {title} does from its next session on is not recorded.")
         session.line("What was recorded stays and can still be taken back.")
     for one in left:
         for line in _lines(agent, one, root, home):
@@ -56,16 +56,16 @@ def command(session: CommandContext, agent: str, user: bool, yes: bool) -> None:
 
 
 def _lines(agent: str, left: agents_clients.Remaining, root: Path, home: Path) -> list[str]:
-    """What goes on recording in this project, and how it is taken out."""
+    """Return lines about hooks that still record in this project, and how to remove them."""
     title = agents_clients.CLIENTS[agent].title
     own = left.path in apply.places(agent, project=root, home=home, user=True)
     if left.plugin:
         scope = "" if own else " --scope local" if ".local." in left.path.name else " --scope project"
         return [
-            f"The plugin {left.plugin} is switched on in {left.path}, so {title} goes on being recorded here.",
-            f"  take it out     claude plugin uninstall {left.plugin}{scope}",
+            f"The plugin {left.plugin} is switched on in {left.path}, so {title} is still recorded here.",
+            f"  remove it     claude plugin uninstall {left.plugin}{scope}",
         ]
     return [
-        f"Those in {left.path} stay, so {title} goes on being recorded here.",
-        f"  take them out   takeback uninstall {agent}{' --user' * own}",
+        f"Those in {left.path} stay, so {title} is still recorded here.",
+        f"  remove them   takeback uninstall {agent}{' --user' * own}",
     ]

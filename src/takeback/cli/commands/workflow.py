@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 CHILD_FAILED = 4
 FIRST_MIN = 1
-"""So many minutes after a start of the machine, work goes on."""
+"""Minutes after the machine's start until work continues."""
 
 
 class StartCommand(TakebackCommand):
-    """`--remaining` takes every word up to the next option, as it does in the script."""
+    """A command whose `--remaining` takes every word up to the next option, as in the script."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words, taking = [], False
@@ -55,17 +55,17 @@ class StartCommand(TakebackCommand):
 
 
 class WakeCommand(TakebackCommand):
-    """Everything after the first word of the command belongs to the command."""
+    """A command line in which everything after the first word of the user's command belongs to that command."""
 
     allow_interspersed_args = False
 
 
-_id = click.option("--workflow", "id", metavar="ID", help="Which workflow, if several are unfinished")
+_id = click.option("--workflow", "id", metavar="ID", help="The workflow, if several are unfinished")
 _owner = click.option(
     "--owner-pid",
     type=int,
     metavar="PID",
-    help="The process that does the work; it is checked, and holds the lock",
+    help="The process that does the work and holds the lock; it must be running",
 )
 
 
@@ -85,24 +85,24 @@ def _warn(text: str) -> None:
 
 @click.group("workflow", cls=TakebackGroup)
 def command() -> None:
-    """Keep work of several steps safe over restarts
+    """Keep multi-step work safe across restarts
 
     A workflow is one JSON file in memory/checkpoints: what is done, what remains, and who works on it. It is written
-    after each step. After a restart, `resume` gives it to exactly one agent, which goes on after the last step.
+    after each step. After a restart, `resume` hands it to exactly one agent, which continues after the last step.
     """
 
 
 @command.command("init", cls=TakebackCommand)
-@click.option("--remove", is_flag=True, help="Take the section out again")
+@click.option("--remove", is_flag=True, help="Remove the section")
 @click.pass_obj
 def init(session: CommandContext, remove: bool) -> None:
-    """Tell agents of workflows, in AGENTS.md and CLAUDE.md
+    """Tell agents about workflows, in AGENTS.md and CLAUDE.md
 
-    A section on what to do at a start comes into AGENTS.md, and into CLAUDE.md where there is one. All other text
-    stays as it is, and a second time changes nothing. It is an action, which `takeback undo` takes back by its id
-    alone.
+    Writes a section on what to do at startup into AGENTS.md, and into CLAUDE.md if it exists. All other text stays as
+    it is, and a second call changes nothing. The change is recorded as an action, which only `takeback undo ID` takes
+    back.
     """
-    # Here, because all other commands of this group work on one small file and load little.
+    # Imported here, because all other commands of this group work on one small file and load little.
     from takeback.agents.agents_md import FILES, leading_out, remove_section, section_files, write_section
     from takeback.cli.beginning import first_checkpoint
 
@@ -114,7 +114,8 @@ def init(session: CommandContext, remove: bool) -> None:
     first, second = FILES
     if first in out and (second in out or not (root / second).exists()):
         raise RefusedError(
-            f"{'; '.join(links)}; nothing was written", hint="a file in its place gets the section"
+            f"{'; '.join(links)}; nothing was written",
+            hint="replace the link with a file, and run this again",
         )
     if files := section_files(root, remove=remove):
         with session.protect() as workspace:
@@ -128,7 +129,7 @@ def init(session: CommandContext, remove: bool) -> None:
     for link in links:
         session.line(f"{link}: nothing was written there.")
     if not files:
-        return session.line("There was no section." if remove else "The section is there already.")
+        return session.line("There was no section." if remove else "The section is already there.")
     where = " and ".join(files)
     said = f"Removed the section from {where}." if remove else f"Wrote the section on workflows into {where}."
     session.line(said)
@@ -136,18 +137,28 @@ def init(session: CommandContext, remove: bool) -> None:
 
 
 @command.command("start", cls=StartCommand)
-@click.option("--workflow", "id", required=True, metavar="ID", help="Which workflow")
-@click.option("--agent", metavar="NAME", help="Who does it; else who works here")
-@click.option("--step", help="The first step; else the first that remains")
-@click.option("--idempotency", metavar="KEY", help="Stands for this one piece of work; else the id does")
+@click.option("--workflow", "id", required=True, metavar="ID", help="The workflow")
+@click.option("--agent", metavar="NAME", help="The agent that does the work (default: from the environment)")
+@click.option("--step", help="The first step (default: the first remaining one)")
+@click.option("--idempotency", metavar="KEY", help="The key of this piece of work (default: the id)")
 @click.option("--remaining", multiple=True, metavar="STEP...", help="The steps after it, in their order")
-@click.option("--handoff", metavar="AGENT", help="Who is to go on with it")
-@click.option("--notes", default="", help="For whoever goes on; no secrets")
-@click.option("--ttl-days", type=float, default=7, show_default=True, help="Idle days after which it expires")
-@click.option("--per-agent", is_flag=True, help="Keep it in agents/NAME/memory/checkpoints")
-@click.option("--force", is_flag=True, help="Set an older workflow of this id aside, and begin anew")
+@click.option("--handoff", metavar="AGENT", help="The agent that should continue it")
+@click.option("--notes", default="", help="Notes for the person or agent that continues; no secrets")
 @click.option(
-    "--owner-pid", type=int, metavar="PID", help="The process that does the work; else the parent; 0 for none"
+    "--ttl-days",
+    type=float,
+    metavar="DAYS",
+    default=7,
+    show_default=True,
+    help="Let it expire after this many days without an update",
+)
+@click.option("--per-agent", is_flag=True, help="Keep it in agents/NAME/memory/checkpoints")
+@click.option("--force", is_flag=True, help="Set aside an older workflow with this id, and start over")
+@click.option(
+    "--owner-pid",
+    type=int,
+    metavar="PID",
+    help="The process that does the work (default: the parent); 0 for none",
 )
 @click.pass_obj
 def start(
@@ -159,9 +170,9 @@ def start(
     owner_pid: int | None,
     **rest: Any,
 ) -> None:
-    """Begin a workflow, or find it begun, and take its lock
+    """Start a workflow, or show it if it was started before, and take its lock
 
-    The same id with the same key is the same workflow: it is printed as it is. With another key it is refused.
+    If a workflow with this id and key exists, it is printed as it is. The same id with another key is refused.
     """
     with _checkpoints() as checkpoints:
         record = checkpoints.start(
@@ -172,16 +183,16 @@ def start(
 
 @command.command("update", cls=TakebackCommand)
 @_id
-@click.option("--step", metavar="NEXT", help="The step that comes now")
-@click.option("--complete", metavar="STEP", help="The step that is done; a second time changes nothing")
-@click.option("--status", type=click.Choice(STATUSES), help="How it stands")
-@click.option("--notes", help="For whoever goes on; no secrets")
+@click.option("--step", metavar="NEXT", help="The next step")
+@click.option("--complete", metavar="STEP", help="The step that is done; repeating it changes nothing")
+@click.option("--status", type=click.Choice(STATUSES), help="The new status")
+@click.option("--notes", help="Notes for the person or agent that continues; no secrets")
 @_owner
 @click.pass_obj
 def update(session: CommandContext, /, id: str | None, owner_pid: int | None, **rest: Any) -> None:
-    """Write down how far it is, and renew the lease
+    """Record the progress of a workflow, and renew its lock
 
-    Without --workflow the one is meant that this session holds, or the only one that is unfinished.
+    Without --workflow, this updates the workflow of this session, or the only unfinished one.
     """
     with _checkpoints() as checkpoints:
         chosen = meant(checkpoints, id, owner_pid)
@@ -189,19 +200,21 @@ def update(session: CommandContext, /, id: str | None, owner_pid: int | None, **
 
 
 @command.command("resume", cls=TakebackCommand)
-@click.option("--workflow", "id", metavar="ID", help="This one only")
-@click.option("--agent", metavar="NAME", help="Only those of this agent, or handed to it")
+@click.option("--workflow", "id", metavar="ID", help="Resume only this workflow")
+@click.option("--agent", metavar="NAME", help="Only workflows of this agent, or that were handed to it")
 @click.option(
-    "--owner-pid", type=int, metavar="PID", help="The process that goes on with it; else the parent"
+    "--owner-pid", type=int, metavar="PID", help="The process that continues it (default: the parent)"
 )
-@click.option("--steal-lock", is_flag=True, help="Take it even from a process that lives, if none is free")
+@click.option(
+    "--steal-lock", is_flag=True, help="Take a workflow even from a running process, if none is free"
+)
 @click.pass_obj
 def resume(
     session: CommandContext, id: str | None, agent: str | None, owner_pid: int | None, steal_lock: bool
 ) -> None:
-    """Take over an unfinished workflow that nobody holds
+    """Take over an unfinished workflow that no process holds
 
-    Prints the checkpoint, or NO_CHECKPOINT. Schema and hash are verified; a bad file is named and skipped.
+    Prints the checkpoint, or NO_CHECKPOINT. Schema and hash are verified; a bad file is reported and skipped.
     """
     with _checkpoints() as checkpoints:
         found = checkpoints.resume(
@@ -215,13 +228,16 @@ def resume(
 @command.command("complete", cls=TakebackCommand)
 @_id
 @_owner
-@click.option("--force", is_flag=True, help="End it although steps were never done; they stay in the file")
+@click.option(
+    "--force", is_flag=True, help="Complete it even if steps were never done; they stay in the file"
+)
 @click.pass_obj
 def complete(session: CommandContext, id: str | None, owner_pid: int | None, force: bool) -> None:
-    """Say that it is done, and release the lock
+    """Mark a workflow as done, and release the lock
 
-    At the last step, that step is done with it; where other steps were never done it is refused. The file stays until
-    it has expired and is pruned, or until the monitor removes it, so that its key is known that long.
+    If only the last step is left, this also completes that step. If other steps were never done, the command refuses.
+    The file stays until it expires and is pruned, or until the monitor removes it; until then, `start` with the same
+    key finds it.
     """
     with _checkpoints() as checkpoints:
         chosen = meant(checkpoints, id, owner_pid)
@@ -234,7 +250,7 @@ def complete(session: CommandContext, id: str | None, owner_pid: int | None, for
 @command.command("list", cls=TakebackCommand)
 @click.pass_obj
 def list_all(session: CommandContext) -> None:
-    """List every workflow; a bad file is a line `INVALID name reason`"""
+    """List every workflow; an invalid file is shown as `INVALID name reason`"""
     with _checkpoints() as checkpoints:
         if session.json:
             entries = checkpoints.entries()
@@ -258,13 +274,18 @@ def list_all(session: CommandContext) -> None:
 
 @command.command("check", cls=TakebackCommand)
 @click.option(
-    "--stale-min", type=click.FloatRange(0), default=10, show_default=True, help="Minutes without an update"
+    "--stale-min",
+    type=click.FloatRange(0),
+    metavar="MINUTES",
+    default=10,
+    show_default=True,
+    help="Report a workflow that has not been updated for this long",
 )
-@click.option("--log", metavar="FILE", help="Also add what was found to this file, one line a look")
+@click.option("--log", metavar="FILE", help="Append the findings to this file, one line per check")
 @click.pass_obj
 @click.pass_context
 def check(ctx: click.Context, session: CommandContext, stale_min: float, log: str | None) -> None:
-    """Name unfinished workflows that are stale
+    """Report unfinished workflows that are stale
 
     Prints OK and exits with 0, or ALERT and exits with 1.
     """
@@ -281,12 +302,12 @@ def check(ctx: click.Context, session: CommandContext, stale_min: float, log: st
 
 
 @command.command("prune", cls=TakebackCommand)
-@click.option("--dry-run", is_flag=True, help="Only say what would be done")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing")
 @click.pass_obj
 def prune(session: CommandContext, dry_run: bool) -> None:
-    """Clean up what has expired and is held by nobody
+    """Clean up expired workflows that no process holds
 
-    Unfinished work is set aside for 30 more days before it goes. A file that cannot be read is never touched.
+    Unfinished work is set aside for 30 more days before it is deleted. An unreadable file is never touched.
     """
     with _checkpoints() as checkpoints:
         items = checkpoints.prune(dry_run=dry_run)
@@ -301,11 +322,11 @@ def prune(session: CommandContext, dry_run: bool) -> None:
 
 
 @command.command("wake", cls=WakeCommand)
-@click.option("--agent", metavar="NAME", help="Only those of this agent, or handed to it")
+@click.option("--agent", metavar="NAME", help="Only workflows of this agent, or that were handed to it")
 @click.option(
-    "--install", is_flag=True, help="Let the host's scheduler do it, after a start and every 10 minutes"
+    "--install", is_flag=True, help="Let the host's scheduler run it, after startup and every 10 minutes"
 )
-@click.option("--uninstall", is_flag=True, help="Take it out of the scheduler")
+@click.option("--uninstall", is_flag=True, help="Remove it from the scheduler")
 @scheduler_option
 @every_option
 @linger_option
@@ -323,10 +344,10 @@ def wake(
     uninstall: bool,
     **how: Any,
 ) -> None:
-    """Run a command once for each unfinished workflow that nobody holds
+    """Run a command once for each unfinished workflow that no process holds
 
-    The command holds the lock while it runs, and finds the workflow's id in TAKEBACK_WORKFLOW and its file in
-    TAKEBACK_CHECKPOINT. Exits with 4 if one of the commands failed.
+    The command holds the lock while it runs; TAKEBACK_WORKFLOW has the workflow's id, and TAKEBACK_CHECKPOINT its
+    file. Exits with 4 if one of the commands failed.
     """
     if uninstall:
         return _remove_wake(session)
@@ -360,7 +381,7 @@ def _install_wake(
 ) -> None:
     kind = kind_of(scheduler)
     chosen = ["--agent", agent] if agent else []
-    # What a user can start, the command can start, too: a scheduler's own PATH is short.
+    # The user's PATH is passed on, because a scheduler's own PATH is short.
     made = scheduled(
         "wake",
         kind,
@@ -381,9 +402,9 @@ def _install_wake(
         return session.data(shown if only_print else {**shown, "lingers": made.lingers()})
     if only_print:
         return session.line("\n".join(f"# {path}\n{text}" for path, text in texts.items()))
-    often = f"after a start of the machine and every {plural(every_min, 'minute')}"
-    session.line(f"{kind} runs {shlex.join(words)} for each workflow that nobody holds, {often}.")
-    session.line("  take it out  takeback workflow wake --uninstall")
+    often = f"after the machine starts and every {plural(every_min, 'minute')}"
+    session.line(f"{kind} runs {shlex.join(words)} for each workflow that no process holds, {often}.")
+    session.line("  remove it  takeback workflow wake --uninstall")
     for line in lingering_lines(made, "takeback workflow wake --install"):
         session.line(line)
 
@@ -399,6 +420,6 @@ def _remove_wake(session: CommandContext) -> None:
 
 
 def _wakes() -> list[Schedule]:
-    """Where it is installed, in whatever scheduler."""
+    """Return the schedules that are installed, of any scheduler."""
     every = [scheduled("wake", kind, ["workflow", "wake"]) for kind in SCHEDULERS]
     return [made for made in every if made.is_usable() and made.is_installed()]

@@ -1,1 +1,1 @@
-"""How values read on a terminal: each function takes values and returns lines."""
+"""Values as text on a terminal: each function takes values and returns lines."""

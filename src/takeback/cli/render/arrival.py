@@ -1,4 +1,4 @@
-"""`takeback resume RUN --into DIR`: what it says, before and after."""
+"""The output of `takeback resume RUN --into DIR`, before and after."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from takeback.workspace.store.bring import Arrival, Outlook
 
 
 def outlook_data(outlook: Outlook, run: str) -> dict[str, Any]:
-    seat, moves = outlook.seat, outlook.history.moves
+    seat = outlook.seat
     return {
         "preview": True,
         "workspace": outlook.workspace,
@@ -31,7 +31,7 @@ def outlook_data(outlook: Outlook, run: str) -> dict[str, Any]:
         if seat
         else None,
         "stays": outlook.stays,
-        "again": sorted(moves.unseen),
+        "again": outlook.history.unseen(),
         "run": standing_data(outlook.history, outlook.history.runs[run]) if run else None,
     }
 
@@ -39,18 +39,18 @@ def outlook_data(outlook: Outlook, run: str) -> dict[str, Any]:
 def outlook_lines(outlook: Outlook, run: str) -> list[str]:
     history, seat = outlook.history, outlook.seat
     if outlook.is_here:
-        return [f"{outlook.workspace} sits in {outlook.root} already. Nothing would be brought."]
+        return [f"{outlook.workspace} already sits in {outlook.root}. Nothing would be brought."]
     lines = [f"Would bring {outlook.workspace} into {outlook.root}, as it was recorded {_when(history)}."]
     if seat and seat.is_live:
         lines.append(
-            f"  not now: it sits in {seat.place.said}, which showed a sign of life; "
-            f"if it is silent, in {seat.left_us / 1e6:.0f} s"
+            f"  not now: it sits in {seat.place.said}, which is still active; "
+            f"possible after {seat.left_us / 1e6:.0f} s of silence"
         )
     elif seat:
-        lines.append(f"  it sits in {seat.place.said}, which is silent; whatever comes back there is refused")
-    if again := history.moves.unseen:
+        lines.append(f"  it sits in {seat.place.said}, which is silent; if it comes back, it is refused")
+    if again := history.unseen():
         lines.append(
-            f"  {plural(len(again), 'call')} would be made again: what was done to files was not recorded"
+            f"  {plural(len(again), 'call')} would be made again: changes to files were not recorded"
         )
     lines += [f"  not brought: {what}" for what in outlook.stays]
     if run:
@@ -79,12 +79,13 @@ def arrival_lines(arrival: Arrival, outlook: Outlook) -> list[str]:
     if not arrival.is_new:
         return [f"{outlook.workspace} sits in {arrival.root}."]
     databases = f" and {plural(arrival.databases, 'database')}" if arrival.databases else ""
-    what = f"{plural(arrival.files, 'path')}{databases}, read again and as recorded {_when(outlook.history)}"
-    lines = [f"Brought {outlook.workspace} into {arrival.root}: {what}."]
+    what, when = f"{plural(arrival.files, 'path')}{databases}", _when(outlook.history)
+    proved = f"read again and equal to what was recorded {when}"
+    lines = [f"Brought {outlook.workspace} into {arrival.root}: {what}, {proved}."]
     if outlook.seat:
-        lines.append(f"  it sat in {outlook.seat.place.said}; whatever comes back there is refused")
+        lines.append(f"  it sat in {outlook.seat.place.said}; if that comes back, it is refused")
     if arrival.unlike:
-        lines.append(f"  {plural(len(arrival.unlike), 'path')} could not be given the recorded owner")
+        lines.append(f"  {plural(len(arrival.unlike), 'path')} could not get the recorded owner")
     if arrival.again:
         count = plural(len(arrival.again), "call")
         lines.append(f"  {count} made after that record will be made again: {', '.join(arrival.again[:5])}")
@@ -95,11 +96,11 @@ def _when(history: History) -> str:
     return ago(history.moves.looked_us) if history.moves.looked_us else "never"
 
 
-# Going on
+# Continuing
 
 
 def going_on(history: History, run: RecordedRun) -> str:
-    """What a person types to go on with a run."""
+    """Return the command that continues a run."""
     words, folder = program_of(history, run)
     if not run.began.key or run.life is not Life.INTERRUPTED:
         return ""

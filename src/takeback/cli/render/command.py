@@ -1,4 +1,4 @@
-"""What `takeback run` says when the command has ended."""
+"""The output of `takeback run` before its command starts, and when it has ended."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import msgspec
 
 from takeback.cli.render.history import counted
-from takeback.cli.text import iso, plural, shortened
+from takeback.cli.text import iso, plural
 from takeback.core.change import Change
+from takeback.core.codec import one_line
 from takeback.core.entities import RecordedAction
 from takeback.core.events import ActionBegan
 from takeback.core.history import History
 from takeback.core.selection import inside, made
 from takeback.ports.foresight import Survey
-from takeback.workspace.describe import is_part, verb
-from takeback.workspace.results import CommandPlan, CommandResult
+from takeback.workspace.describe import verb
+from takeback.workspace.results import CommandPlan, CommandResult, is_part
 
 NOT_CAPTURED = "was not captured"
 MISSED_SHOWN = 5
@@ -23,16 +24,16 @@ OUTSIDE = "outside"
 
 
 def warning_lines(plan: CommandPlan) -> list[str]:
-    """What is said before a command starts: what of it cannot be taken back, and how its user could help it."""
+    """Return warnings before a command starts: what cannot be taken back, and how to take it back by hand."""
     guarded = plan.guarded
     if guarded and guarded.name:
         come_back = f"takeback: rows that this changes in {guarded.name} come back with undo"
         return [come_back if guarded.whole else f"{come_back}, where its table is under guard"]
     lines = []
     if plan.irreversible:
-        lines.append(f"takeback: this cannot be taken back: {shortened(plan.irreversible, 160)}")
+        lines.append(f"takeback: this cannot be taken back: {one_line(plan.irreversible, 160)}")
         lines += [f"  by hand: {plan.by_hand}"] if plan.by_hand else []
-    lines += [f"takeback: outside the workspace, {shortened(text, 160)}" for text in _few(plan.survey)]
+    lines += [f"takeback: outside the workspace, {one_line(text, 160)}" for text in _few(plan.survey)]
     if not guarded:
         return lines
     head = f", unless it is rows of {', '.join(guarded.among)}, which is under guard"
@@ -40,18 +41,18 @@ def warning_lines(plan: CommandPlan) -> list[str]:
 
 
 def _few(survey: Survey) -> list[str]:
-    """What is not captured, as far as anybody wants to read it."""
+    """Return the first few things that are not captured."""
     every = [*survey.missed, *survey.stated]
     more = len(every) - MISSED_SHOWN
     return [*every[:MISSED_SHOWN], *([f"and {more:,} more"] if more > 0 else [])]
 
 
 def summary_lines(history: History, action: RecordedAction, result: CommandResult, called: str) -> list[str]:
-    """One line on what changed, and how to take it back. Nothing where there is nothing to say."""
+    """Return a line on what changed, and how to take it back; nothing if there is nothing to report."""
     child, undoing = result.child, result.report is not None
     seconds = (action.ended_us - action.began_us) / 1e6
     ending = child.why or (f"failed with exit code {child.code}" if child.code else "done")
-    called, lines = shortened(called, 60), []
+    called, lines = one_line(called, 60), []
     actions = inside(history, [action.id])
     parts = _parts(history, actions)
     if changes := made(history, action):
@@ -73,10 +74,10 @@ def summary_lines(history: History, action: RecordedAction, result: CommandResul
     if any(history.actions[id].is_unknown for id in actions):
         lines.append("  unknown            whether it did anything elsewhere")
     lines += _on_the_outside(action.began)
-    lines += [f"  changed under another's lock: {one}" for one in result.trespasses[:MISSED_SHOWN]]
+    lines += [f"  changed although locked: {one}" for one in result.trespasses[:MISSED_SHOWN]]
     marks = [mark for name, mark in history.marks.items() if name != OUTSIDE]
     stated = (text for mark in marks for text in mark.stated)
-    missed = [f"  not recorded: {shortened(text, 160)}" for text in stated if NOT_CAPTURED in text]
+    missed = [f"  not recorded: {one_line(text, 160)}" for text in stated if NOT_CAPTURED in text]
     lines += missed[:MISSED_SHOWN]
     if result.living:
         numbers = ", ".join(map(str, result.living))
@@ -88,21 +89,21 @@ def summary_lines(history: History, action: RecordedAction, result: CommandResul
 
 
 def _parts(history: History, actions: Sequence[str]) -> list[str]:
-    """The parts that a command was cut into, among these actions."""
-    return [id for id in actions if is_part(history.actions[id])]
+    """Return the parts of a command among these actions."""
+    return [id for id in actions if is_part(history, history.actions[id])]
 
 
 def _on_the_outside(began: object) -> list[str]:
-    """What of the paths outside the workspace was captured, and what was not."""
+    """Return lines on which paths outside the workspace were captured, and which were not."""
     if not isinstance(began, ActionBegan):
         return []
     lines = []
     if began.outside:
         more = f" and {len(began.outside) - 1} more" if len(began.outside) > 1 else ""
-        lines.append(f"  captured outside the workspace: {shortened(began.outside[0], 120)}{more}")
+        lines.append(f"  captured outside the workspace: {one_line(began.outside[0], 120)}{more}")
     stated = [text for mark in began.marks if mark.resource == OUTSIDE for text in mark.stated]
     missed = [*began.uncaptured, *stated]
-    return lines + [f"  not recorded: {shortened(text, 160)}" for text in missed[:MISSED_SHOWN]]
+    return lines + [f"  not recorded: {one_line(text, 160)}" for text in missed[:MISSED_SHOWN]]
 
 
 def summary_data(history: History, action: RecordedAction, result: CommandResult) -> str:
@@ -111,8 +112,8 @@ def summary_data(history: History, action: RecordedAction, result: CommandResult
         "run": action.stream,
         "effect": action.began.effect.value if isinstance(action.began, ActionBegan) else None,
         "exit_code": result.child.code,
-        "outside": list(getattr(action.began, "outside", ())),
-        "uncaptured": list(getattr(action.began, "uncaptured", ())),
+        "outside": list(action.as_tool.outside),
+        "uncaptured": list(action.as_tool.uncaptured),
         "why": result.child.why,
         "at": iso(action.began_us),
         "changes": len({change.target for change in made(history, action)}),
@@ -125,11 +126,11 @@ def summary_data(history: History, action: RecordedAction, result: CommandResult
 
 
 def _counted(changes: tuple[Change, ...]) -> str:
-    """`changed 6 files, deleted 2, created 1`. Folders count only where nothing else does."""
+    """Return `changed 6 files, deleted 2, created 1`. Folders count only if there are no files."""
     others = [change for change in changes if change.target.resource != "files"]
     found = [change for change in changes if change.target.resource == "files"]
     if others:
-        # That a folder was touched says nothing where something else was done in it.
+        # A touched folder does not matter if something else in it was changed.
         found = [change for change in found if change.before != change.after]
     if not found:
         return f"changed {counted(others)}"

@@ -1,4 +1,4 @@
-"""How history reads, for people and for machines."""
+"""History as text for people, and as data for machines."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 
 import msgspec
 
-from takeback.cli.text import iso, plural, shortened
+from takeback.cli.text import iso, plural
 from takeback.core.change import Change
+from takeback.core.codec import one_line
 from takeback.core.entities import Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.events import ActionBegan, RollbackBegan
 from takeback.core.history import History
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import actions_of, inside
-from takeback.core.values import view
+from takeback.core.values import SUBJECTS, view
 from takeback.workspace.describe import MINOR_OF_GIT, NOT_ALLOWED, call_text, in_doubt, named, verb
 
 NOUNS = {
@@ -34,7 +35,8 @@ NOUNS = {
 
 _FOLLOWS = re.compile(MINOR_OF_GIT)
 
-_SUBJECTS = ("command", "file_path", "notebook_path", "filePath", "target_file", "path")
+COMPACTED = "compacted"
+"""The note on what gc has removed from the history."""
 _ENDINGS = {
     Life.OPEN: "unfinished",
     Life.BACKGROUND: "still running",
@@ -44,11 +46,11 @@ _ENDINGS = {
     Life.SETTLED: "interrupted",
     Life.HANDED_OVER: "handed over",
 }
-"""How an action or a run ended, where that is worth a word."""
+"""How an action or a run ended, if that is worth noting."""
 
 
 def counted(changes: Iterable[Change]) -> str:
-    """`9 files, 1 ref`. Folders count where nothing in them does."""
+    """Return `9 files, 1 ref`. Folders count only if there are no files."""
     every = telling(changes)
     plain = [change for change in every if not is_folder(change)] or every
     counts = Counter(
@@ -58,7 +60,7 @@ def counted(changes: Iterable[Change]) -> str:
 
 
 def telling(changes: Iterable[Change]) -> list[Change]:
-    """What a person wants to hear of: not what git writes along with it, unless that is all there is."""
+    """Return the changes that matter to a person: without git's side effects, unless there are no others."""
     every = list(changes)
     return [c for c in every if c.target.resource != "git" or not _FOLLOWS.search(c.target.name)] or every
 
@@ -72,17 +74,19 @@ def is_folder(change: Change) -> bool:
 def who(action: RecordedAction) -> str:
     if action.kind == "outside":
         return "(outside)"
-    asked = action.is_rollback or (action.is_own and not getattr(action.began, "parent", ""))
+    asked = action.is_rollback or (action.is_own and not action.as_tool.parent)
     return action.actor or ("you" if asked else "agent")
 
 
 def who_short(action: RecordedAction) -> str:
-    """Without the id of a subagent: a table has little room."""
+    """Return the actor without the id of a subagent: a table has little room."""
     return ":".join(who(action).split(":")[:2])
 
 
 def what(history: History, action: RecordedAction) -> str:
-    """What an action was, with how it ended where that is worth a word."""
+    """Return the name of an action, with how it ended if that is worth noting."""
+    if action.kind == "outside" and action.compacted_us:
+        return _noted("changes outside any action", [COMPACTED])
     if action.kind == "outside":
         plain = [change for change in action.changes if not is_folder(change)] or action.changes
         names = sorted(str(change.target) for change in telling(plain))
@@ -97,7 +101,9 @@ def what(history: History, action: RecordedAction) -> str:
         notes.append("incomplete")
     every = [action.id] if action.is_rollback else inside(history, [action.id])
     notes.append(taken_back(history, every, "redone" if action.is_rollback else "taken back"))
-    return _noted(shortened(_named(history, action), 60), notes)
+    if action.compacted_us:
+        notes.append(COMPACTED)
+    return _noted(one_line(_named(history, action), 60), notes)
 
 
 def _named(history: History, action: RecordedAction) -> str:
@@ -111,26 +117,26 @@ def _named(history: History, action: RecordedAction) -> str:
 
 
 def _subject(history: History, action: RecordedAction, began: ActionBegan) -> str:
-    """The command or the file of an agent's call: what a person knows it by."""
+    """Return the command or the file of an agent's call, by which a person knows it."""
     run = history.runs.get(action.stream)
     given = began.arguments.get("kwargs") if isinstance(began.arguments, dict) else None
     if not run or not run.began.detached or not isinstance(given, dict):
         return ""
-    found = next((text for name in _SUBJECTS if isinstance(text := given.get(name), str) and text), "")
+    found = next((text for name in SUBJECTS if isinstance(text := given.get(name), str) and text), "")
     root = history.began.root if history.began else ""
-    return shortened(str(view(found)).removeprefix(f"{root}/"), 50)
+    return one_line(str(view(found)).removeprefix(f"{root}/"), 50)
 
 
 def what_step(history: History, step: RecordedStep) -> str:
-    """A step of a program has a body. One without is a prompt to an agent, and made of its calls."""
-    word = step_undone(history, step)
+    """Return the name of a step. A step of a program has a body; one without is a prompt to an agent."""
+    notes = [step_undone(history, step), _compacted(history, history.actions_in(step.id))]
     if not step.body:
-        return _noted(f"prompt {shortened(step.name, 53) or 'unknown'}", [word])
-    return _noted(f"step {shortened(step.name, 55)}", [_ENDINGS.get(step.life, ""), word])
+        return _noted(f"prompt {one_line(step.name, 53) or 'unknown'}", notes)
+    return _noted(f"step {one_line(step.name, 55)}", [_ENDINGS.get(step.life, ""), *notes])
 
 
 def step_undone(history: History, step: RecordedStep) -> str:
-    """Whether it has been taken back, or a part of it, or nothing."""
+    """Return `taken back`, `partly taken back`, or ""."""
     if step.body:
         return undone(history, step.body)
     return taken_back(history, actions_of(history, step.id), "taken back")
@@ -139,9 +145,14 @@ def step_undone(history: History, step: RecordedStep) -> str:
 def what_run(history: History, run: RecordedRun) -> str:
     word, ending = "run", _ENDINGS.get(run.life, "")
     if run.began.detached:
-        word, ending = "session", "open" if run.life is Life.OPEN else ending
-    notes = [ending, taken_back(history, run.actions, "taken back")]
-    return _noted(f"{word} {shortened(run.began.name, 56)}", notes)
+        word = "thread" if run.began.thread else "session"
+        ending = "open" if run.life is Life.OPEN else ending
+    notes = [ending, taken_back(history, run.actions, "taken back"), _compacted(history, run.actions)]
+    return _noted(f"{word} {one_line(run.began.name, 56)}", notes)
+
+
+def _compacted(history: History, actions: Iterable[str]) -> str:
+    return COMPACTED if any(history.actions[id].compacted_us for id in actions) else ""
 
 
 def _noted(name: str, notes: list[str]) -> str:
@@ -149,10 +160,13 @@ def _noted(name: str, notes: list[str]) -> str:
 
 
 def taken_back(history: History, actions: Iterable[str], word: str) -> str:
-    """Whether all that was done has been taken back, or a part of it, or nothing; or whether an undo kept it."""
+    """Return this word if all changes were taken back, `partly` with it, `kept` if an undo kept them, or ""."""
     every = list(actions)
-    left = sum(len(history.live(id)) for id in every)
-    settled = sum(len(history.entries(id)) for id in every) - left
+    # Of what was compacted it is known whether it was taken back, and no more.
+    gone = [id for id in every if history.actions[id].compacted_us]
+    back = sum(_is_back(history, id) for id in gone)
+    left = sum(len(history.live(id)) for id in every) + len(gone) - back
+    settled = sum(len(history.entries(id)) for id in every) + len(gone) - left
     if not settled:
         return ""
     kept = sum(len(history.kept(id)) for id in every)
@@ -161,22 +175,21 @@ def taken_back(history: History, actions: Iterable[str], word: str) -> str:
     return f"partly {word}" if left or 0 < kept < settled else word
 
 
+def _is_back(history: History, action: str) -> bool:
+    is_rollback = history.actions[action].is_rollback
+    return history.is_redone(action) if is_rollback else history.is_undone(action)
+
+
 def undone(history: History, action: str) -> str:
-    """The same for one action, also where it had changed nothing."""
+    """Return the same for one action, even if it had changed nothing."""
     word = taken_back(history, [action], "taken back") if action in history.actions else ""
     return word or ("taken back" if history.is_undone(action) else "")
 
 
 def is_taken_back(history: History, action: RecordedAction) -> bool:
-    """Whether all that it did has been taken back."""
-    return bool(action.changes) and taken_back(history, [action.id], "taken back") == "taken back"
-
-
-def is_worth_a_row(run: RecordedRun) -> bool:
-    """A command is its one action. Of several, or with steps, or begun by a program, a run has an id of its own."""
-    if run.began.detached:
-        return bool(run.actions)
-    return len(run.actions) > 1 or bool(run.steps or run.began.key or run.began.folder)
+    """Return True if all changes of the action were taken back."""
+    known = bool(action.changes) or bool(action.compacted_us)
+    return known and taken_back(history, [action.id], "taken back") == "taken back"
 
 
 def action_data(history: History, action: RecordedAction) -> dict[str, Any]:
@@ -194,6 +207,7 @@ def action_data(history: History, action: RecordedAction) -> dict[str, Any]:
         "partly_taken_back": taken_back(history, [action.id], "").startswith("partly"),
         "kept": taken_back(history, [action.id], "") == "kept",
         "changes": len({change.target for change in action.changes}),
+        "compacted": iso(action.compacted_us) if action.compacted_us else None,
     }
     if isinstance(began, ActionBegan):
         data |= {"effect": began.effect.value, "ref": began.ref, "exit_code": action.exit_code}
@@ -211,7 +225,8 @@ def checkpoint_data(checkpoint: Checkpoint) -> dict[str, Any]:
         "name": checkpoint.taken.message,
         "actor": checkpoint.taken.actor or "you",
         "at": iso(checkpoint.at_us),
-        "marks": msgspec.to_builtins(checkpoint.taken.marks),
+        "marks": msgspec.to_builtins(checkpoint.taken.marks) if not checkpoint.compacted_us else [],
+        "compacted": iso(checkpoint.compacted_us) if checkpoint.compacted_us else None,
     }
 
 
@@ -232,7 +247,7 @@ def run_data(run: RecordedRun) -> dict[str, Any]:
         "steps": [
             {"id": s.id, "name": s.name, "state": s.life.value, "ref": s.ref} for s in run.steps.values()
         ],
-        "actions": run.actions,
+        "actions": list(run.actions),
     }
 
 
@@ -247,7 +262,7 @@ def change_data(change: Change) -> dict[str, Any]:
 
 
 def table(rows: list[tuple[str, ...]]) -> list[str]:
-    """Columns under their heads, as wide as they need."""
+    """Return rows with columns as wide as they need to be."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         " " + "   ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows

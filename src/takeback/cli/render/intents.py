@@ -1,4 +1,4 @@
-"""How intents read, for people and for machines."""
+"""Intents as text for people, and as data for machines."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_args
 
 from takeback.cli.render.history import table
-from takeback.cli.text import ago, iso, plural, shortened, until
+from takeback.cli.text import ago, iso, plural, until
 from takeback.core import intents as i
+from takeback.core.codec import one_line
 from takeback.core.events import Event, RollbackEnded
 from takeback.core.intents import RELEASED, IntentAttempted, IntentDied, IntentState, Queued
 from takeback.core.record import Record
@@ -18,7 +19,7 @@ ON_THE_WAY = (IntentState.HELD, IntentState.QUEUED, IntentState.DUE, IntentState
 
 
 def stands(queued: Queued) -> str:
-    """Where an intent stands, in words."""
+    """Return the state of an intent as text."""
     match queued.state:
         case IntentState.HELD:
             return f"held until {'its step' if queued.deferred.step else queued.run} commits"
@@ -43,11 +44,11 @@ def _when(us: int) -> str:
 
 
 def rows(every: list[Queued]) -> list[str]:
-    heads = [("id", "run", "what", "how it stands")]
+    heads = [("id", "run", "what", "state")]
     return table(
         [
             *heads,
-            *((q.id, q.run, shortened(q.deferred.about or q.deferred.name, 50), stands(q)) for q in every),
+            *((q.id, q.run, one_line(q.deferred.about or q.deferred.name, 50), stands(q)) for q in every),
         ]
     )
 
@@ -76,7 +77,7 @@ def intent_data(queued: Queued) -> dict[str, Any]:
 
 
 def outbox_lines(counts: dict[str, int]) -> list[str]:
-    """What a person should know of the outbox."""
+    """Return what a person should know about the outbox."""
     lines = []
     if waiting := sum(counts.get(state.value, 0) for state in RELEASED):
         lines.append(
@@ -90,13 +91,13 @@ def outbox_lines(counts: dict[str, int]) -> list[str]:
 def whole_intent_data(
     queued: Queued, attempts: Iterable[Record], records: Iterable[Record]
 ) -> dict[str, Any]:
-    """All that is known of one, by its attempts and the records since it was deferred."""
+    """Return everything known about an intent, from its attempts and the records since it was deferred."""
     life = [one.data() for one in _life_of(records, queued.id)]
     return intent_data(queued) | {"failed": [attempt_data(record) for record in attempts], "life": life}
 
 
 def whole_intent_lines(queued: Queued, records: Iterable[Record]) -> list[str]:
-    """All that is known of one, by the records since it was deferred."""
+    """Return everything known about an intent, from the records since it was deferred."""
     return [*_lines(queued), *map(str, _life_of(records, queued.id))]
 
 
@@ -119,7 +120,7 @@ _MOVES = tuple(set(get_args(i.IntentEvent)) - {i.IntentDeferred, i.IntentsReleas
 
 
 class IntentEvent(NamedTuple):
-    """One step of its life, in words."""
+    """One event of an intent's life, as text."""
 
     at_us: int
     what: str
@@ -132,11 +133,11 @@ class IntentEvent(NamedTuple):
 
 
 def _life_of(records: Iterable[Record], id: str) -> list[IntentEvent]:
-    """All that became of an intent."""
-    return [IntentEvent(record.at_us, what) for record in records for what in _told(record, id)]
+    """Return the events of an intent's life."""
+    return [IntentEvent(record.at_us, what) for record in records for what in _described(record, id)]
 
 
-def _told(record: Record, id: str) -> Iterator[str]:
+def _described(record: Record, id: str) -> Iterator[str]:
     event = record.event
     if record.id == id and isinstance(event, i.IntentDeferred):
         yield f"deferred by {event.action}, until {'its step' if event.step else record.stream} commits"

@@ -1,4 +1,4 @@
-"""How a rollback's report looks on a terminal."""
+"""A rollback's report on a terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from takeback.cli.render.runs import way_to_settle
-from takeback.cli.text import ago, paint, plural, shortened
+from takeback.cli.text import ago, paint, plural
+from takeback.core.codec import one_line
 from takeback.core.entities import RecordedAction, RecordedRun, RecordedStep
 from takeback.core.events import Did
 from takeback.core.history import History
@@ -20,7 +21,7 @@ from takeback.workspace.results import DOING, TITLES, WOULD_TITLES, RollbackRepo
 NAMES_SHOWN = 8
 UNKNOWN_SHOWN = 3
 BY_HAND = "; by hand: "
-HIDDEN = "whether it changed anything is not known, for its database cannot be reached"
+HIDDEN = "whether it changed anything is unknown, because its database cannot be reached"
 _NOTHING = {
     "undo": "Nothing to take back.",
     "redo": "Nothing to bring back.",
@@ -42,14 +43,14 @@ _WOULD_DO = {
 
 
 class ReportLine(NamedTuple):
-    """One line of a report, and whether it goes beside the output of the command."""
+    """One line of a report, and whether it goes to standard error."""
 
     text: str
     err: bool = False
 
 
 def report_data(history: History, report: RollbackReport, *, last: bool = False) -> dict[str, object]:
-    """Return a report as JSON has it. `last`: nobody said what is to be undone."""
+    """Return a report as data for JSON. `last`: the user did not name what to undo."""
     run = _only_a_part(history, report) if last else None
     outer = _outer(history, report) if last else None
     more = ({"part_of": run.id} if run else {}) | ({"inside": outer.id} if outer else {})
@@ -57,18 +58,16 @@ def report_data(history: History, report: RollbackReport, *, last: bool = False)
 
 
 def stopped_lines(history: History, report: RollbackReport, paths: Sequence[str] = ()) -> list[str]:
-    """Return why nothing was taken back, and what can be done about it. `paths`: only these were meant."""
+    """Return why nothing was taken back, and what the user can do. `paths`: only these were to be taken back."""
     return [str(report), *_choices(history, report, paths)]
 
 
 def report_lines(history: History, report: RollbackReport, *, last: bool = False) -> list[ReportLine]:
-    """Return what is said of a rollback. `last`: nobody said what is to be undone."""
+    """Return the lines about a rollback. `last`: the user did not name what to undo."""
     lines: list[str] = []
     if report.finished_earlier:
-        lines.append(
-            f"An earlier {report.kind} had been cut short. It is finished now; nothing else was done."
-        )
-    lines += [f"Passed over {_called(history, id)}: {HIDDEN}." for id in report.passed]
+        lines.append(f"An earlier {report.kind} was interrupted. It is finished now; nothing else was done.")
+    lines += [f"Skipped {_called(history, id)}: {HIDDEN}." for id in report.passed]
     if report.verdict in (Verdict.NOTHING, Verdict.UNKNOWN) and not report.items:
         lines.append(_NOTHING_ELSE if report.unsettled else _NOTHING[report.kind])
         lines += [
@@ -98,7 +97,7 @@ def exit_code(report: RollbackReport) -> int:
 
 
 def _items(history: History, report: RollbackReport) -> list[str]:
-    """What became of each target, and what no undo reaches."""
+    """Return lines about each target, and about what no undo reaches."""
     lines: list[str] = []
     if not report.grouped():
         times = [
@@ -106,57 +105,57 @@ def _items(history: History, report: RollbackReport) -> list[str]:
         ]
         shown = ", ".join(sorted(times)[:NAMES_SHOWN]) + (" …" if len(times) > NAMES_SHOWN else "")
         again = "only the time would be put back" if report.preview else "only the time was put back"
-        lines.append(f"  {again}: {shown}" if times else "  everything was as before already")
-    for did, told in _groups(report):
-        for head, line in zip([did] + [""] * (len(told) - 1), told, strict=True):
+        lines.append(f"  {again}: {shown}" if times else "  everything was already as before")
+    for did, texts in _groups(report):
+        for head, line in zip([did] + [""] * (len(texts) - 1), texts, strict=True):
             lines.append(f"  {paint(head.ljust(10), bold=True)} {line}")
     return [*lines, *_elsewhere(history, report)]
 
 
 def _elsewhere(history: History, report: RollbackReport) -> list[str]:
-    """What no undo reaches, and what is unknown."""
+    """Return lines about what no undo reaches, and what is unknown."""
     stays = paint("stays".ljust(10), bold=True)
     lines = [f"  {stays} what {name} did outside the workspace" for name in staying(history, report)]
     return [*lines, *_unknown(history, report)]
 
 
 def _unknown(history: History, report: RollbackReport) -> list[str]:
-    """Who may have done more than what can be found by looking."""
+    """Return a line about actions that may have done more than looking can find."""
     if not report.unknown:
         return []
-    names = [f"{shortened(history.actions[id].name, 60)} ({id})" for id in report.unknown[:UNKNOWN_SHOWN]]
+    names = [f"{one_line(history.actions[id].name, 60)} ({id})" for id in report.unknown[:UNKNOWN_SHOWN]]
     left = len(report.unknown) - len(names)
     every = ", ".join([*names, *([f"{left:,} more"] if left else [])])
     return [f"  {paint('unknown'.ljust(10), bold=True)} whether {every} did anything elsewhere"]
 
 
 def _more_of_it(history: History, report: RollbackReport) -> list[str]:
-    """That there is more of the same run or command, and how all of it is taken back."""
+    """Return lines that say that the run or command did more, and how to take all of it back."""
     run, outer = _only_a_part(history, report), _outer(history, report)
     lines = _part(history, report, run) if run else []
     if outer and not (run and outer.stream == run.id):
-        name = shortened(outer.name, 40)
-        lines.append(f"It happened inside of {outer.id} ({name}). All of that:  takeback undo {outer.id}")
+        name = one_line(outer.name, 40)
+        lines.append(f"It happened inside {outer.id} ({name}). All of that:  takeback undo {outer.id}")
     return lines
 
 
 def _part(history: History, report: RollbackReport, run: RecordedRun) -> list[str]:
     part = "would be" if report.preview else "was"
-    name = shortened(run.began.name, 40)
+    name = one_line(run.began.name, 40)
     lines = [f"That {part} one action of {run.id} ({name}). All of it:  takeback undo {run.id}"]
     if step := _prompt_of(history, report):
-        lines.append(f"All that its prompt did ({shortened(step.name, 40)}):  takeback undo {step.id}")
+        lines.append(f"Everything that its prompt did ({one_line(step.name, 40)}):  takeback undo {step.id}")
     return lines
 
 
 def _all_kept(history: History, report: RollbackReport) -> bool:
-    """Whether what a redo brings back had left everything as it was."""
+    """Return True if the rollback that a redo reverses had kept everything."""
     rollbacks = [history.actions[id] for id in report.of if id in history.actions]
     return all(item.did is Did.KEPT for rollback in rollbacks for item in rollback.items)
 
 
 def _only_a_part(history: History, report: RollbackReport) -> RecordedRun | None:
-    """The run of which an action was taken back that did more than that, and did not mean only that."""
+    """Return the run of the action that was taken back, if other actions of that run still stand."""
     action = history.actions.get(report.of[0]) if len(report.of) == 1 else None
     run = history.runs.get(action.stream) if action and report.kind == "undo" else None
     others = [id for id in run.actions if id not in report.of] if run else []
@@ -164,7 +163,7 @@ def _only_a_part(history: History, report: RollbackReport) -> RecordedRun | None
 
 
 def _outer(history: History, report: RollbackReport) -> RecordedAction | None:
-    """The command inside of which an action was done that was taken back, where more of it still stands."""
+    """Return the command inside which the action was done, if more of that command still stands."""
     action = history.actions.get(report.of[0]) if len(report.of) == 1 else None
     outer = outermost(history, action) if action and report.kind == "undo" else None
     if outer is None or outer is action:
@@ -173,7 +172,7 @@ def _outer(history: History, report: RollbackReport) -> RecordedAction | None:
 
 
 def _concerned(history: History, report: RollbackReport) -> list[str]:
-    """Those of which something is taken back now: of a run, some may have been taken back before."""
+    """Return the actions of which something is taken back now: others may have been taken back before."""
     done = history.actions.get(report.rollback)
     if done is not None:
         settled = {id for item in done.items for id in item.settles}
@@ -184,15 +183,15 @@ def _concerned(history: History, report: RollbackReport) -> list[str]:
 
 
 def _prompt_of(history: History, report: RollbackReport) -> RecordedStep | None:
-    """The prompt for which the one action of a report was done."""
+    """Return the prompt for which the one action of a report was done."""
     action = history.actions[report.of[0]]
     run = history.runs.get(action.stream)
-    step = run.steps.get(getattr(action.began, "step", "")) if run else None
+    step = run.steps.get(action.as_tool.step) if run else None
     return step if step and not step.body else None
 
 
 def staying(history: History, report: RollbackReport) -> list[str]:
-    """Commands among what is taken back, or passed over, that are known to have done more than what can be."""
+    """Return the commands, taken back or skipped, that are known to have done more than can be taken back."""
     if report.kind != "undo":
         return []
     ids = [
@@ -202,11 +201,11 @@ def staying(history: History, report: RollbackReport) -> list[str]:
     ]
     taken = [history.actions[id] for id in ids if id in history.actions]
     stays = [action.id for action in taken if action.leaves_something]
-    return [shortened(history.actions[id].name, 60) for id in (*stays, *report.beyond)]
+    return [one_line(history.actions[id].name, 60) for id in (*stays, *report.beyond)]
 
 
 def _choices(history: History, report: RollbackReport, paths: Sequence[str]) -> list[str]:
-    """What stands in the way of a rollback that stopped, and what can be done about it."""
+    """Return lines about the conflicts of a rollback that stopped, and the choices."""
     lines = []
     for item in report.items:
         if item.did != "conflict":
@@ -223,7 +222,7 @@ def _choices(history: History, report: RollbackReport, paths: Sequence[str]) -> 
     command = shlex.join(words)
     if report.others_too:
         both = shlex.join([*words[:2], *report.of, *report.others, *words[2 + len(report.of) :]])
-        lines.append(f"  {'take back what the others did too'.ljust(37)}{both}")
+        lines.append(f"  {'also take back what the others did'.ljust(37)}{both}")
     whose = "theirs" if report.others else "yours"
     offered = [(_CHOICES[c].format(whose=whose, do=DOING[report.kind]), c) for c in report.choices]
     return lines + [f"  {does.ljust(37)}{command} --on-conflict {choice}" for does, choice in offered]
@@ -235,7 +234,7 @@ def _called(history: History, id: str) -> str:
         return id
     if action.kind == "outside":
         return f"a change outside any action ({id}, {ago(action.began_us)})"
-    return f"{shortened(action.name, 60)} ({id}, {ago(action.began_us)})"
+    return f"{one_line(action.name, 60)} ({id}, {ago(action.began_us)})"
 
 
 def _groups(report: RollbackReport) -> list[tuple[str, list[str]]]:
@@ -243,9 +242,9 @@ def _groups(report: RollbackReport) -> list[tuple[str, list[str]]]:
     whys = {item.target: item.why for item in report.items}
     said = report.said
     for did, targets in report.grouped():
-        told = [target for target in targets if whys[target]]
-        plain = [t for t in targets if t not in told]
-        lines = [line for target in told for line in _told(said[target], whys[target])]
+        explained = [target for target in targets if whys[target]]
+        plain = [t for t in targets if t not in explained]
+        lines = [line for target in explained for line in _explained(said[target], whys[target])]
         if plain:
             names = ", ".join(said[target] for target in plain[:NAMES_SHOWN])
             more = f" and {len(plain) - NAMES_SHOWN:,} more" if len(plain) > NAMES_SHOWN else ""
@@ -254,8 +253,8 @@ def _groups(report: RollbackReport) -> list[tuple[str, list[str]]]:
     return groups
 
 
-def _told(name: str, why: str) -> list[str]:
-    """What is to be said of one target; a command for it has a line of its own, to be copied."""
+def _explained(name: str, why: str) -> list[str]:
+    """Return lines about one target; a command for it gets a line of its own, to be copied."""
     why, by_hand, command = why.partition(BY_HAND)
     return [f"{name}: {why}", *([f"  by hand: {command}"] if by_hand else [])]
 
@@ -266,7 +265,7 @@ def _close(history: History, report: RollbackReport) -> list[ReportLine]:
         return [ReportLine(f"Nothing was changed.{choose}")]
     total, verified = len(report.items), sum(item.verified for item in report.items)
     other = f"takeback undo {report.rollback}" if report.kind == "redo" else "takeback redo"
-    # One that settled nothing is passed over: another one would be taken back in its place.
+    # A rollback that settled nothing is skipped: redo would take back another one in its place.
     back = f"  Changed your mind?  {other}" if history.settled_by(report.rollback) else ""
     remains = _remaining(history, report) if report.verdict is Verdict.PARTIAL else []
     return [

@@ -1,4 +1,4 @@
-"""How runs read, with their steps, their calls, their questions and what they remember."""
+"""Runs as text and data, with their steps, calls, requests and memory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from takeback.cli.render.history import (
     undone,
     what_run,
 )
-from takeback.cli.text import ago, iso, plural, shortened, until
+from takeback.cli.text import ago, iso, plural, until
 from takeback.core.change import Change
+from takeback.core.codec import one_line
 from takeback.core.entities import Approval, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
@@ -29,35 +30,35 @@ from takeback.workspace.resuming import can_be_executed, command_of
 
 T = TypeVar("T")
 Result = Callable[[RecordedAction], Any]
-"""Returns what a call gave, as it may be seen."""
+"""Returns the result of a call, as it may be shown."""
 
 
 # What a run has done
 
 
 def calls_of(history: History, run: RecordedRun, step: str = "") -> list[RecordedAction]:
-    """What a run did by calls, in order; or what one step did."""
+    """Return the calls of a run, or of one step, in order."""
     every = [history.actions[id] for id in run.actions]
-    return [a for a in every if is_call(history, a) and (not step or getattr(a.began, "step", "") == step)]
+    return [a for a in every if is_call(history, a) and (not step or a.as_tool.step == step)]
 
 
 def doubtful(history: History, run: RecordedRun) -> list[RecordedAction]:
-    """Calls of which nobody can tell whether they happened."""
+    """Return the calls in doubt: it is unknown whether they happened."""
     return [action for action in calls_of(history, run) if in_doubt(history, action)]
 
 
 def way_to_settle(id: str) -> str:
-    """How a human says whether a call in doubt happened."""
+    """Return the commands by which a human settles a call in doubt."""
     return f"takeback settle {id} --happened   or   --did-not"
 
 
 def steps_done(history: History, run: RecordedRun) -> list[RecordedStep]:
-    """The steps that are done and still stand."""
+    """Return the steps that are done and were not taken back."""
     return [s for s in run.steps.values() if s.life is Life.DONE and stands(history, s)]
 
 
 def waits_for_a_decision(history: History, run: RecordedRun) -> bool:
-    """Whether somebody should continue this run or take it back."""
+    """Return True if a human should continue this run or take it back."""
     if run.life is Life.HANDED_OVER:
         return True
     if run.life is not Life.INTERRUPTED:
@@ -66,11 +67,11 @@ def waits_for_a_decision(history: History, run: RecordedRun) -> bool:
     return not gone and bool(run.began.key or any(history.live(id) for id in run.actions))
 
 
-# How to go on
+# How to continue
 
 
 class Way(msgspec.Struct, frozen=True):
-    """What a person can do about a run that stands still: what it does, the command if there is one, a remark."""
+    """A way to continue or end a run that has stopped: what it does, its command if there is one, and a remark."""
 
     does: str
     command: str = ""
@@ -85,14 +86,14 @@ class Way(msgspec.Struct, frozen=True):
 
 
 def ways_on(history: History, run: RecordedRun) -> list[Way]:
-    """What a person can do about a run that stands still."""
+    """Return what a person can do about a run that has stopped."""
     ways: list[Way] = []
     if run.life is Life.HANDED_OVER:
         if not run.taken_by:
-            ways.append(Way("look after it", f"takeback handover take {run.id}"))
+            ways.append(Way("take care of it", f"takeback handover take {run.id}"))
         ways += _ways_to_give_back(run, doubtful(history, run))
     elif run.began.key and run.began.command:
-        command = shortened(shlex.join(command_of(history, run)[0]), 60)
+        command = one_line(shlex.join(command_of(history, run)[0]), 60)
         ways.append(Way("continue", f"takeback resume {run.id} --exec", command))
     elif run.began.key:
         ways.append(
@@ -106,23 +107,23 @@ def ways_on(history: History, run: RecordedRun) -> list[Way]:
 def _ways_to_give_back(run: RecordedRun, unsure: list[RecordedAction]) -> list[Way]:
     command = f"takeback handover return {run.id}"
     if len(unsure) != 1:
-        remark = f"with --happened ID or --never ID for each of {plural(len(unsure), 'call')} in doubt"
-        return [Way("give it back", command, remark if unsure else "")]
+        remark = f"with --happened ID or --did-not ID for each of {plural(len(unsure), 'call')} in doubt"
+        return [Way("return it", command, remark if unsure else "")]
     (call,) = unsure
     return [
         Way(f"{call.name} happened", f"{command} --happened {call.id}"),
-        Way("it never did", f"{command} --never {call.id}"),
+        Way("it did not", f"{command} --did-not {call.id}"),
     ]
 
 
 def standing_lines(history: History, run: RecordedRun) -> list[str]:
-    """A run that stands still: why, how far it came, what is in doubt, and how to go on."""
-    head = f"{run.id}  {shortened(run.began.name, 60)}: {run.life} {ago(run.ended_us or run.began_us)}"
+    """Return lines about a run that has stopped: why, its progress, what is in doubt, and how to continue."""
+    head = f"{run.id}  {one_line(run.began.name, 60)}: {run.life} {ago(run.ended_us or run.began_us)}"
     if run.taken_by:
         head += f", taken by {run.taken_by}"
     lines = [head]
     if run.why:
-        lines.append(f"  {shortened(str(view(run.why)), 200)}")
+        lines.append(f"  {one_line(str(view(run.why)), 200)}")
     if run.steps:
         done = {step.name for step in steps_done(history, run)}
         stopped = [s.name for s in run.steps.values() if s.name not in done]
@@ -152,11 +153,11 @@ def standing_data(history: History, run: RecordedRun) -> dict[str, Any]:
     }
 
 
-# Questions
+# Requests for approval
 
 
 def approval_lines(approval: Approval, *, asking: bool = True) -> list[str]:
-    """A question, and how it was answered or can be."""
+    """Return a request, and its answer or how to answer it."""
     asked = approval.asked
     lines = [f"{approval.id}  {call_text(asked.name, asked.arguments)}  {asked.effect}"]
     if asked.why:
@@ -201,8 +202,8 @@ def approval_data(approval: Approval) -> dict[str, Any]:
 
 
 def call_line(history: History, action: RecordedAction, result: Result) -> str:
-    """One call: what it was given, how it ended, what it gave."""
-    text = f"{action.id}  {call_text(action.name, getattr(action.began, 'arguments', None))}"
+    """Return a line about one call: its arguments, how it ended, its result."""
+    text = f"{action.id}  {call_text(action.name, action.as_tool.arguments)}"
     if in_doubt(history, action):
         return f"{text}  in doubt: {action.why}"
     if action.life not in (Life.DONE, Life.SETTLED):
@@ -210,16 +211,16 @@ def call_line(history: History, action: RecordedAction, result: Result) -> str:
     if word := undone(history, action.id):
         text += f"  {word}"
     value = result(action)
-    return f"{text}  gave {short(value)}" if value is not None else text
+    return f"{text}  returned {short(value)}" if value is not None else text
 
 
 def state_lines(state: RunSnapshot, result: Result, most: int = 0) -> list[str]:
-    """How a run stood at a moment: its steps, its calls with their results, its questions, its memory.
+    """Return the state of a run at a moment: its steps, its calls with their results, its requests, its memory.
 
-    With `most` only the last so many of each.
+    With `most`, return only the last so many of each.
     """
     history, run = state.history, state.run
-    asked = [a for a in history.approvals.values() if a.run == run.id]
+    asked = history.approvals_of(run.id)
     values = flatten(view(state.memory)) if state.memory else {}
     wide = max((len(step.id) for step in run.steps.values()), default=0)
     return [
@@ -230,7 +231,7 @@ def state_lines(state: RunSnapshot, result: Result, most: int = 0) -> list[str]:
         ),
         *_part("calls", _last(calls_of(history, run), most), lambda a: call_line(history, a, result)),
         *_part(
-            "questions",
+            "requests",
             _last(asked, most),
             lambda a: f"{a.id}  {call_text(a.asked.name, a.asked.arguments)}  {a.life}",
         ),
@@ -243,7 +244,7 @@ def state_lines(state: RunSnapshot, result: Result, most: int = 0) -> list[str]:
 
 
 def _last(items: Iterable[T], most: int) -> tuple[int, list[T]]:
-    """The last of these, and how many come before them."""
+    """Return the last of these, and how many come before them."""
     every = list(items)
     left_out = max(len(every) - most, 0) if most else 0
     return left_out, every[left_out:]
@@ -263,9 +264,9 @@ def _step_life(history: History, run: RecordedRun, step: RecordedStep) -> str:
 
 
 def changes_of_step(history: History, run: RecordedRun, step: RecordedStep) -> list[Change]:
-    """What a step changed, its calls included."""
+    """Return what a step changed, including its calls."""
     every = (history.actions[id] for id in run.actions)
-    own = [action for action in every if getattr(action.began, "step", "") == step.id]
+    own = [action for action in every if action.as_tool.step == step.id]
     return [change for action in own for change in action.changes]
 
 
@@ -294,16 +295,16 @@ def state_data(state: RunSnapshot, result: Result) -> dict[str, Any]:
             {
                 "id": action.id,
                 "name": action.name,
-                "step": getattr(action.began, "step", "") or None,
+                "step": action.as_tool.step or None,
                 "state": action.life.value,
                 "in_doubt": in_doubt(history, action),
                 "taken_back": history.is_undone(action.id),
-                "arguments": getattr(action.began, "arguments", None),
+                "arguments": action.as_tool.arguments,
                 "result": result(action),
             }
             for action in calls_of(history, run)
         ],
-        "approvals": [approval_data(a) for a in history.approvals.values() if a.run == run.id],
+        "approvals": [approval_data(approval) for approval in history.approvals_of(run.id)],
         "memory": view(state.memory),
     }
 

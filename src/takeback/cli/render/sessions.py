@@ -1,4 +1,4 @@
-"""How a session of an agent reads while it goes on: what it was asked, what it does, what it has changed so far."""
+"""An agent's open session: its prompt, its running calls, and what it has changed so far."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from takeback.cli.render.history import counted, is_folder, run_data, what
-from takeback.cli.text import ago, plural, shortened
+from takeback.cli.text import ago, plural
 from takeback.core.change import Change
+from takeback.core.codec import one_line
 from takeback.core.entities import RecordedAction, RecordedRun, RecordedStep
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
@@ -16,12 +17,12 @@ NAMES_SHOWN = 5
 
 
 def sessions(history: History) -> list[RecordedRun]:
-    """Sessions of agents that go on and have done something."""
+    """Return agents' open sessions that have done something."""
     return [run for run in history.open_runs() if run.began.detached and (run.actions or run.steps)]
 
 
 def is_call_running(history: History) -> bool:
-    """Whether a call of a session goes on."""
+    """Return True if a call of a session is running."""
     return any(_running(history, run) for run in sessions(history))
 
 
@@ -31,14 +32,18 @@ def telling_changes(changes: list[Change]) -> list[Change]:
 
 
 def session_lines(history: History, run: RecordedRun, so_far: Sequence[Change]) -> list[str]:
-    """A session with its prompt and its running calls."""
+    """Return lines about a session, with its prompt and its running calls."""
     done = [history.actions[id] for id in run.actions if history.actions[id].is_tool]
     changes = [change for action in done for change in action.changes]
-    line = f"Session {run.id} of {run.began.name} is open, begun {ago(run.began_us)}: {plural(len(done), 'call')}"
+    who = (
+        f"Thread {run.id} ({run.began.name})" if run.began.thread else f"Session {run.id} of {run.began.name}"
+    )
+    line = f"{who} is open, begun {ago(run.began_us)}: {plural(len(done), 'call')}"
     lines = [f"{line}, changed {counted(changes)}" if changes else line]
     if step := _prompt(run):
         state = "working on" if step.life is Life.OPEN else "done with"
-        lines.append(f"  {state} prompt {step.id}, {ago(step.began_us)}: {shortened(step.name, 60)}")
+        prompt = "turn" if run.began.thread else "prompt"
+        lines.append(f"  {state} {prompt} {step.id}, {ago(step.began_us)}: {one_line(step.name, 60)}")
     running = _running(history, run)
     lines += [f"  running {a.id} since {ago(a.began_us)}: {what(history, a)}" for a in running]
     if running and so_far:

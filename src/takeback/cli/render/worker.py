@@ -1,4 +1,4 @@
-"""What a worker says on a terminal while it works."""
+"""A worker's messages on a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from takeback.workspace.results import ServiceListener, Tally
 
 
 class WorkerWords(ServiceListener):
-    """Says what one worker reports; with `progress` also how it goes, on a line of its own."""
+    """The printer of one worker's reports; with `progress` it also shows the counts, on a line of its own."""
 
     def __init__(self, *, quiet: bool, progress: bool) -> None:
         self._is_quiet = quiet
@@ -38,7 +38,7 @@ class WorkerWords(ServiceListener):
         click.echo(f"takeback: {why}", err=True)
 
     def end(self) -> None:
-        """Clear the line that says how it goes."""
+        """Clear the line with the counts."""
         self._show("")
 
     def _show(self, text: str) -> None:
@@ -48,7 +48,7 @@ class WorkerWords(ServiceListener):
 
 
 def tally_line(tally: Tally) -> str:
-    """What a worker has done."""
+    """Return a line with a worker's counts."""
     text = f"Delivered {tally.delivered:,}"
     text += f", {plural(tally.failed, 'attempt')} failed" if tally.failed else ""
     text += f", {plural(tally.dead, 'dead letter')}: `takeback dead list`" if tally.dead else ""
@@ -56,5 +56,5 @@ def tally_line(tally: Tally) -> str:
 
 
 def waited_for(error: BackendError) -> str:
-    """That a worker waits for its store."""
-    return f"takeback: {error.message}. It is waited for"
+    """Return a message that a worker waits for its store."""
+    return f"takeback: {error.message}. Waiting for the store"

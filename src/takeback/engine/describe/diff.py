@@ -1,4 +1,4 @@
-"""What lies between two moments, path by path and line by line."""
+"""Differences between two moments, path by path and line by line."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import msgspec
 from takeback.core.change import Change, Version
 
 Read = Callable[[Change, Version], bytes | None]
-"""The text of a version, as its change has it; None where there is none (a folder, a fifo, nothing at all)."""
+"""Reads the text of a version of a change; None if it has none (a folder, a fifo, absent)."""
 
 Tell = Callable[[Change], str]
-"""A change in words, where neither lines nor its name would tell it; else nothing."""
+"""Describes a change for people if lines cannot; otherwise returns an empty string."""
 
 TEXT_BYTES_MAX = 2 << 20
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """The changes from one moment to another. `str` gives a unified diff, `stat` a line for each path."""
+    """The changes from one moment to another. `str()` is a unified diff, `stat` counts lines."""
 
     changes: tuple[Change, ...]
     read: Read
@@ -40,7 +40,7 @@ class Diff(msgspec.Struct, frozen=True):
         return f"<Diff of {len(self.changes)} changes>"
 
     def unified(self, change: Change) -> Iterator[str]:
-        """One change as a unified diff; in a sentence where lines would not tell it."""
+        """Yield one change as a unified diff, or as one sentence if lines cannot describe it."""
         name = str(change.target)
         if says := self.tell(change):
             yield f"{says}\n"
@@ -61,17 +61,17 @@ class Diff(msgspec.Struct, frozen=True):
             yield line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
 
     def _lines(self, change: Change, version: Version) -> list[str] | None:
-        """The lines of a text; None for what is not text."""
+        """Return the lines of a text; None for what is not text."""
         data = self.read(change, version) if version else b""
         if data is None or len(data) > TEXT_BYTES_MAX or b"\0" in data[:8192]:
             return None
         try:
-            return [line.decode() for line in io.BytesIO(data)]  # a form feed ends no line
+            return [line.decode() for line in io.BytesIO(data)]  # splits at \n only, not at a form feed
         except UnicodeDecodeError:
             return None
 
     def stat(self, change: Change) -> tuple[int, int] | None:
-        """Lines added and removed; None for what is not text."""
+        """Return the number of lines added and removed; None for what is not text."""
         old, new = self._lines(change, change.before), self._lines(change, change.after)
         if self.tell(change) or old is None or new is None:
             return None
@@ -99,7 +99,7 @@ class Diff(msgspec.Struct, frozen=True):
 
 
 def verb(change: Change) -> str:
-    """What a change did to its target, in a word."""
+    """Return what a change did to its target: "created", "deleted", "touched" or "changed"."""
     if not change.before:
         return "created"
     if not change.after:
@@ -108,7 +108,7 @@ def verb(change: Change) -> str:
 
 
 def _modes(change: Change) -> list[str] | None:
-    """The old and the new mode of a file, where it changed."""
+    """Return the old and the new mode of a file if it changed."""
     if not change.before or not change.after or change.target.resource not in ("files", "outside"):
         return None
     before, after = (version.id.split(":")[1] for version in (change.before, change.after))
@@ -116,7 +116,7 @@ def _modes(change: Change) -> list[str] | None:
 
 
 def kind(change: Change) -> str:
-    """What the target is, in a word."""
+    """Return the kind of the target: "folder", "link", "fifo" or "binary"."""
     words = {"d": "folder", "l": "link", "p": "fifo"}
     return words.get((change.after or change.before).id[0], "binary")
 

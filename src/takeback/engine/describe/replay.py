@@ -1,7 +1,7 @@
-"""A run once more: the same events in the same order, with the results that were recorded. Nothing happens.
+"""Replaying a run: the same events in the same order, with the recorded results. Nothing is executed.
 
-The journal is folded from its first record on, so each moment is known exactly as it was: what a later undo took
-back is still there before it. No function of the user is imported, and no resource is asked.
+The journal is folded from its first record on, so each moment is exactly as it was: what a later undo took back
+is still there before it. No function of the user is imported, and no resource is accessed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _OVER: dict[type, str] = {
     e.ApprovalUsed: "approval",
     e.RollbackEnded: "rollback",
 }
-"""Events with which something is over, and the field that names it."""
+"""Events that end something, and the field that names it."""
 
 
 class ReplayMoment(msgspec.Struct, frozen=True):
-    """One event of a run, and how the run stood right after it."""
+    """One event of a run, and the state of the run right after it."""
 
     seq: int
     at_us: int
@@ -44,16 +44,16 @@ class ReplayMoment(msgspec.Struct, frozen=True):
     id: str
     """What the event is about."""
     what: str
-    """What happened, in words, without what looks like a secret."""
+    """What happened, as text with secrets redacted."""
     result: Any
-    """What a call gave, whole."""
+    """The whole result of a call."""
     memory: dict[str, Any]
     minor: bool = False
-    """Only of interest to whoever wants to see every event."""
+    """True if it only matters to readers who want every event."""
 
     @property
     def shown(self) -> Any:
-        """The result as it may stand in a log."""
+        """The result as a log may show it."""
         return view(self.result)
 
     def __repr__(self) -> str:
@@ -61,7 +61,7 @@ class ReplayMoment(msgspec.Struct, frozen=True):
 
 
 class RunSnapshot(msgspec.Struct, frozen=True):
-    """How a run stood at one moment: what `history` says of `run`, when it had come as far as `seq`."""
+    """The state of a run at one moment: `history` up to event `seq`."""
 
     seq: int
     at_us: int
@@ -74,12 +74,12 @@ class RunSnapshot(msgspec.Struct, frozen=True):
 
 
 def memory_of(history: History, run: str) -> dict[str, Any]:
-    """What a run remembers, nested as it was written."""
-    return unflatten(history.memory.get(run, {}))
+    """Return the memory of a run, nested as it was written."""
+    return unflatten(history.memory_of(run))
 
 
 def replay(read: Read, run: str, to: str, result: Result) -> Iterator[ReplayMoment]:
-    """The moments of a run, up to and with `to`: an id, which means until that is over, or an event's number."""
+    """Return the moments of a run, up to and including `to`: an event's number, or an id (until that is over)."""
     until = position(read(), to) if to else 0
     first = position(read(), run, begun=True)
     if until and until < first:
@@ -88,9 +88,9 @@ def replay(read: Read, run: str, to: str, result: Result) -> Iterator[ReplayMome
 
 
 def states_at(read: Read, id: str) -> list[RunSnapshot]:
-    """How things stood when what `id` names was over: the run that it belongs to; of a checkpoint, each open one.
+    """Return the state of the run that `id` belongs to when `id` was over; for a checkpoint, of each open run.
 
-    A run is not over for good: it may have been taken back since. So that is how it stands now.
+    For the id of a run it is the present state, because a run may have been taken back after it ended.
     """
     until = position(read(), id)
     now = ids.parse(id)[0] == ids.RUN
@@ -106,18 +106,18 @@ def states_at(read: Read, id: str) -> list[RunSnapshot]:
 
 
 def run_of(history: History, id: str) -> str:
-    """The run that something belongs to, or nothing."""
+    """Return the run that `id` belongs to; empty if there is none."""
     if id in history.runs:
         return id
     if id in history.actions:
         return history.actions[id].stream if history.actions[id].stream in history.runs else ""
     if id in history.approvals:
         return history.approvals[id].run
-    return next((run.id for run in history.runs.values() if id in run.steps), "")
+    return history.run_of_step(id) if ids.parse(id)[0] == ids.STEP else ""
 
 
 def position(records: Iterable[Record], named: str, *, begun: bool = False) -> int:
-    """The event with which something was over, or had come so far; with `begun` the one with which it began."""
+    """Return the number of the last event of `named`, or of its first event with `begun`."""
     if named.isdecimal():
         last = 0
         for last in (record.seq for record in records):
@@ -168,7 +168,7 @@ def _moments(read: Read, run: str, until: int, result: Result) -> Iterator[Repla
 
 
 def _belongs(history: History, record: Record, run: str, own: set[str]) -> bool:
-    """Whether an event is one of the run: of its own, or a rollback of what it did, whoever asked for it."""
+    """Return whether an event belongs to the run: its own, or part of a rollback of it by anyone."""
     event = record.event
     if record.stream == run:
         return True
@@ -187,4 +187,4 @@ def _given(history: History, event: e.Event, id: str, result: Result) -> Any:
     try:
         return result(action)
     except ContentGone:
-        return action.result  # the whole of it is not kept any more; what the log shows is
+        return action.result  # the whole result is no longer kept; the redacted one in the log is

@@ -1,4 +1,4 @@
-"""What an event says, in words for a person. What looks like a secret is left out."""
+"""Events as text for people, with secrets redacted."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from takeback.core.memory import keys_of
 from takeback.core.record import Record
 from takeback.core.values import view
 
+NOT_ALLOWED = "it was not allowed"
+"""The end of the reason of an action that its human refused, so that it never ran."""
 TEXT_MAX = 100
 NAMES_MAX = 4
 
 
 class EventText(msgspec.Struct, frozen=True):
-    """What an event is about, and what it says."""
+    """The subject of an event, and its text."""
 
     id: str
     what: str
@@ -31,7 +33,7 @@ class EventText(msgspec.Struct, frozen=True):
 
 
 def told(history: History, record: Record) -> EventText:
-    """An event in words, as history stands right after it."""
+    """Return an event as text. `history` is the state right after it."""
     say = _SAY.get(type(record.event))
     if say is None:
         return EventText(record.id, type(record.event).__name__, minor=True)
@@ -39,13 +41,13 @@ def told(history: History, record: Record) -> EventText:
 
 
 def short(value: Any, most: int = TEXT_MAX) -> str:
-    """A value on one line, without what looks like a secret, cut where it gets long."""
+    """Return a value on one line, with secrets redacted, cut if it is long."""
     text = msgspec.json.encode(view(value)).decode()
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def call_text(name: str, arguments: Any, most: int = TEXT_MAX) -> str:
-    """`book("room", when=3)`."""
+    """Return a call as text: `book("room", when=3)`."""
     if not isinstance(arguments, dict) or arguments.keys() != {"args", "kwargs"}:
         text = "" if arguments is None else short(arguments, most)
     else:
@@ -56,7 +58,7 @@ def call_text(name: str, arguments: Any, most: int = TEXT_MAX) -> str:
 
 
 def body_of(history: History, action: RecordedAction) -> str:
-    """The step or the run whose body this action is; nothing where it is an action of its own."""
+    """Return the step or the run whose body this action is; empty if it is an action of its own."""
     run, began = history.runs.get(action.stream), action.began
     if run is None or not isinstance(began, e.ActionBegan) or began.key:
         return ""
@@ -66,12 +68,12 @@ def body_of(history: History, action: RecordedAction) -> str:
 
 
 def is_call(history: History, action: RecordedAction) -> bool:
-    """Whether this is something that a run did, and neither a body nor a rollback."""
+    """Return whether this is a tool action and not the body of a run or step."""
     return action.is_tool and not body_of(history, action)
 
 
 def changed(changes: Iterable[Change]) -> str:
-    """`changed plan.md, notes.tmp; memory goal`."""
+    """Return the changed targets as text: `plan.md, notes.tmp; memory goal`."""
     every = list(changes)
     groups: dict[str, Counter[str]] = {}
     for change in every:
@@ -124,7 +126,7 @@ def _run_taken(_history: History, record: Record, event: e.RunTaken) -> EventTex
 
 
 def _run_returned(_history: History, record: Record, event: e.RunReturned) -> EventText:
-    return EventText(record.stream, f"{event.actor or 'a human'} gave the run back{_because(event.note)}")
+    return EventText(record.stream, f"{event.actor or 'a human'} returned the run{_because(event.note)}")
 
 
 def _step_began(_history: History, record: Record, event: e.StepBegan) -> EventText:
@@ -139,7 +141,7 @@ def _step_ended(history: History, record: Record, event: e.StepEnded) -> EventTe
 def _action_began(history: History, record: Record, event: e.ActionBegan) -> EventText:
     action = history.actions[record.id]
     if body := body_of(history, action):
-        return EventText(record.id, f"what happens in {body} is watched", minor=True)
+        return EventText(record.id, f"changes in {body} are being watched", minor=True)
     return EventText(record.id, f"{call_text(event.name, event.arguments)} began")
 
 
@@ -150,7 +152,7 @@ def _action_ended(history: History, _record: Record, event: e.ActionEnded | e.Ac
     more = f"{'' if body else ', '}changed {changed(files)}" if files else ""
     if body:
         return EventText(action.id, f"in {body}: {more or 'nothing else changed'}", minor=not more)
-    done = "lives on" if isinstance(event, e.ActionDetached) else _OUTCOME[event.outcome]
+    done = "goes on in the background" if isinstance(event, e.ActionDetached) else _OUTCOME[event.outcome]
     return EventText(action.id, f"{action.name} {done}{_because(getattr(event, 'why', ''))}{more}")
 
 
@@ -173,25 +175,36 @@ def _action_told(history: History, _record: Record, event: e.ActionTold) -> Even
     )
 
 
+def _action_delivered(history: History, _record: Record, event: e.ActionDelivered) -> EventText:
+    return EventText(event.action, f"the result of {history.actions[event.action].name} was delivered")
+
+
 def _action_refused(_history: History, record: Record, event: e.ActionRefused) -> EventText:
     return EventText(
         record.stream, f"{call_text(event.name, event.arguments)} was refused{_because(event.why)}"
     )
 
 
+def _content_forgotten(_history: History, record: Record, event: e.ContentForgotten) -> EventText:
+    names = list(event.paths)
+    more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+    what = f"the stored content of {', '.join(names[:NAMES_MAX])}{more} was forgotten{_by(event.actor)}"
+    return EventText(record.id, what)
+
+
 def _approval_asked(_history: History, record: Record, event: e.ApprovalAsked) -> EventText:
     called = call_text(event.name, event.arguments)
-    return EventText(record.id, f"{called} waits for a human's word{_because(event.why)}")
+    return EventText(record.id, f"{called} waits for a human's approval{_because(event.why)}")
 
 
 def _approval_answered(history: History, _record: Record, event: e.ApprovalAnswered) -> EventText:
     name = history.approvals[event.approval].asked.name
-    word = "allowed" if event.granted else "denied"
-    return EventText(event.approval, f"{name} was {word}{_by(event.actor)}{_because(event.why)}")
+    answer = "allowed" if event.granted else "denied"
+    return EventText(event.approval, f"{name} was {answer}{_by(event.actor)}{_because(event.why)}")
 
 
 def _approval_used(_history: History, _record: Record, event: e.ApprovalUsed) -> EventText:
-    return EventText(event.approval, "the approval is used up", minor=True)
+    return EventText(event.approval, "the approval was used", minor=True)
 
 
 def _checkpoint_taken(_history: History, record: Record, event: e.CheckpointTaken) -> EventText:
@@ -219,14 +232,12 @@ def _rollback_ended(history: History, _record: Record, event: e.RollbackEnded) -
 
 
 def _intent_deferred(_history: History, record: Record, event: i.IntentDeferred) -> EventText:
-    return EventText(
-        record.id, f"{event.about} is to be sent with the commit of {event.step or record.stream}"
-    )
+    return EventText(record.id, f"{event.about} will be sent when {event.step or record.stream} commits")
 
 
 def _intents_released(_history: History, record: Record, event: i.IntentsReleased) -> EventText:
     count = len(event.intents)
-    return EventText(record.stream, f"{count} intent{'' if count == 1 else 's'} may leave now")
+    return EventText(record.stream, f"{count} intent{' was' if count == 1 else 's were'} released")
 
 
 def _intent_moved(history: History, _record: Record, event: Any) -> EventText:
@@ -243,13 +254,13 @@ _MOVED: dict[type, str] = {
     i.IntentDelivered: "was delivered",
     i.IntentDied: "failed for good",
     i.IntentCancelled: "was cancelled",
-    i.IntentRevived: "is to be tried again",
+    i.IntentRevived: "will be tried again",
     i.IntentDropped: "was dropped",
 }
 
 
 def named(history: History, of: tuple[str, ...]) -> str:
-    """What a rollback is about. A run or a step of which it takes everything is named as such."""
+    """Return the names of what a rollback takes back. A run that it takes back completely is named as a run."""
     left = set(of)
     for stream in {history.actions[id].stream for id in of if id in history.actions}:
         run = history.runs.get(stream)
@@ -277,11 +288,13 @@ _SAY: dict[type, Callable[[History, Record, Any], EventText]] = {
     e.ActionNoted: _action_noted,
     e.ActionSettled: _action_settled,
     e.ActionTold: _action_told,
+    e.ActionDelivered: _action_delivered,
     e.ActionRefused: _action_refused,
     e.ApprovalAsked: _approval_asked,
     e.ApprovalAnswered: _approval_answered,
     e.ApprovalUsed: _approval_used,
     e.CheckpointTaken: _checkpoint_taken,
+    e.ContentForgotten: _content_forgotten,
     e.ChangesSeen: _changes_seen,
     e.RollbackBegan: _rollback_began,
     e.RollbackProgressed: _rollback_progressed,

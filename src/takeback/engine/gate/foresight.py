@@ -1,4 +1,4 @@
-"""What a command would do, judged before it begins, here in this workspace."""
+"""Judging what a command would do in this workspace, before it begins."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
 
 PATTERN_CHARS_MAX = 80
 SCRIPT_MAX = 100_000
-"""Bytes of a script that are read before it runs. The judge asks about one that is longer."""
+"""Bytes of a script that are read before it runs. A longer script needs approval."""
 
 Command = str | Sequence[str]
 """A line of shell, or a program with its arguments."""
 
 
 class ForeseenAction(msgspec.Struct, frozen=True):
-    """What an action would do: found out once before it begins, for all who decide on it."""
+    """What an action would do, computed once before it begins."""
 
     effect: e.Effect = e.Effect.NONE
-    """Its own, or a worse one: of a command that it is given, or of a path that is not captured."""
+    """Its own effect, or a worse one because of a command among its arguments or an uncaptured path."""
     commands: tuple[tuple[Command, Foreseen], ...] = ()
-    """The commands that it is given, each with what is known of it."""
+    """The commands among its arguments, each with what is known about it."""
     touched: tuple[Reached, ...] = ()
     """Every path that it says it writes, inside the workspace and outside."""
     survey: Survey = Survey()
-    """What of its paths outside the workspace is captured."""
+    """Which of its paths outside the workspace are captured."""
 
     @property
     def uncaptured(self) -> str:
-        """Why it cannot be taken back as a whole, by the paths that it names."""
+        """The reason, if the paths that it names keep it from being taken back as a whole."""
         return why_uncaptured(self.survey)
 
     def of_command(self, command: Command) -> Foreseen:
-        """Return what is known of one of its commands."""
+        """Return what is known about one of its commands."""
         return next(found for given, found in self.commands if given == command)
 
 
@@ -67,9 +67,10 @@ class Foresight:
         rules: Callable[[], Rules] = Rules,
         running: Callable[[], Sequence[RunningProcess]] | None = None,
     ) -> None:
-        """`here`, the folder from which a command is meant, is asked for each one; so is `home`, if it can be.
+        """Judge commands for the workspace at `root`.
 
-        `running` are the processes of this machine: without it no signal is taken for one to the session's own.
+        `here` returns the folder in which a command would run, and is called for each one; `home` too, if callable.
+        `running` returns the processes of this machine: without it every signal counts as one to a foreign process.
         """
         self._root = os.path.realpath(root)
         self._home = home
@@ -112,13 +113,13 @@ class Foresight:
         sure: Iterable[str] = (),
         known: Sequence[str] = (),
     ) -> ForeseenAction:
-        """Find out what an action would do that is given commands, and `paths` that it may write.
+        """Find out what an action with these commands would do.
 
-        It surely writes those that are `sure`. `known` are places that are looked at anyway.
+        It may write `paths` and certainly writes `sure`. `known` are places that are looked at anyway.
         """
         judged = [(command, self.judge(command)) for command in commands]
         if effect not in FORESEEN:
-            # It declares how it is taken back. What it writes matters all the same, for others may have locked it.
+            # It declares how it is taken back. What it writes still matters, because others may have locked it.
             return ForeseenAction(effect, touched=_touched(judged, self._named(paths, sure)))
         surveys = [self.survey(reached(one), known) for _, one in judged]
         each = tuple(
@@ -136,7 +137,7 @@ class Foresight:
         return ForeseenAction(effect, each, _touched(judged, named), survey)
 
     def is_allowed(self, command: Command, found: Foreseen) -> bool:
-        """Return whether a human has allowed a command by its words, and nothing else that they wrote names it."""
+        """Return whether a rule allows this command by its words, and no `ask` or `deny` rule matches it."""
         rules = self._rules().commands
         line = command if isinstance(command, str) else " ".join(command)
         if not rules.allow or any(fits(pattern, line) for pattern in (*rules.ask, *rules.deny)):
@@ -144,12 +145,12 @@ class Foresight:
         return bool(found.irreversible) and found.is_permitted(rules.allow)
 
     def survey(self, named: Iterable[Reached], known: Sequence[str] = ()) -> Survey:
-        """What of these paths is captured before an action begins. `known` are places that are looked at anyway."""
+        """Return which of these paths are captured before an action begins. `known` are looked at anyway."""
         every = tuple(named)
         return self._surveyor(every, known) if every and self._surveyor else Survey()
 
     def _named(self, paths: Iterable[str], sure: Iterable[str]) -> list[Reached]:
-        """Read paths that a tool is given as those of a command are: writing to /dev/null does nothing."""
+        """Read a tool's paths in the same way as those of a command: writing to /dev/null does nothing."""
         given = [(path, perhaps) for some, perhaps in ((sure, False), (paths, True)) for path in some if path]
         if not given:
             return []
@@ -166,9 +167,9 @@ def _touched(judged: Sequence[tuple[Command, Judgement]], named: Sequence[Reache
 
 
 def with_what_is_there(judged: Judgement) -> Judgement:
-    """The same where something is written that is more than a file with one name.
+    """Return the judgement, made unknown if a pipe, a socket or a file with several hard links is written.
 
-    A file of the workspace with other names may lie where nobody looks; whoever reads a pipe does what it is told.
+    A hard link may be outside the workspace, and the reader of a pipe may do anything.
     """
     from takeback.shell.judgement import Reach, Reason, worst
 
@@ -181,7 +182,7 @@ def with_what_is_there(judged: Judgement) -> Judgement:
             rule, why = "(pipe)", f"writes to {path}, a pipe, and what its reader does is not known"
         elif stat.S_ISREG(kind) and links > 1 and touched.reach is Reach.RESTORABLE:
             rule = "(hard link)"
-            why = f"writes {path}, a file with other names, which may lie outside the workspace"
+            why = f"writes {path}, a file with other hard links, which may be outside the workspace"
         else:
             continue
         reasons = (*judged.reasons, Reason(Reach.UNKNOWN, "", rule, why))
@@ -190,7 +191,7 @@ def with_what_is_there(judged: Judgement) -> Judgement:
 
 
 def _kind_and_names(path: str) -> tuple[int, int]:
-    """What a path is, and how many names it has; zeros where there is nothing."""
+    """Return the mode and the number of hard links of a path; zeros if nothing is there."""
     try:
         found = os.lstat(path)
     except (OSError, ValueError):
@@ -199,7 +200,7 @@ def _kind_and_names(path: str) -> tuple[int, int]:
 
 
 def with_local_irreversible(judged: Judgement) -> Judgement:
-    """The same where also what stays with this session counts as irreversible."""
+    """Return the judgement with effects that stay with this session counted as irreversible."""
     from takeback.shell.judgement import Reach, worst
 
     reasons = tuple(
@@ -210,12 +211,12 @@ def with_local_irreversible(judged: Judgement) -> Judgement:
 
 
 def reached(judged: Judgement) -> list[Reached]:
-    """The paths outside the workspace that a command says it writes."""
+    """Return the paths outside the workspace that a command says it writes."""
     return written(judged, "outside")
 
 
 def written(judged: Judgement, reach: str = "") -> list[Reached]:
-    """The paths that a command says it writes; all, or those so far away."""
+    """Return the paths that a command says it writes: all, or those with this reach."""
     return [
         Reached(t.path, t.really, somewhere=not t.exact, names=t.names, deletes=t.deletes, makes=t.makes)
         for t in judged.touched
@@ -224,7 +225,7 @@ def written(judged: Judgement, reach: str = "") -> list[Reached]:
 
 
 def why_uncaptured(survey: Survey) -> str:
-    """Why an action cannot be taken back as a whole, by what it does outside the workspace."""
+    """Return why an action that writes outside the workspace cannot be taken back as a whole; empty if it can."""
     if not survey.missed:
         return ""
     more = f", and {len(survey.missed) - 1} more" if len(survey.missed) > 1 else ""
@@ -232,9 +233,9 @@ def why_uncaptured(survey: Survey) -> str:
 
 
 def foreseen(judged: Judgement, survey: Survey) -> Foreseen:
-    """Return the effect of a command: what it says, and what of that is not captured."""
+    """Return the effect of a command, from its words and from what would not be captured."""
     reasons = _irreversible(judged, survey)
-    # What was not read to its end may do anything, so no pattern names it.
+    # A command that was not read to its end may do anything, so no pattern permits it.
     words = None if judged.limit is not None else tuple(reason.command for reason in reasons)
     pattern = _pattern(reasons)
     if why := why_irreversible(judged) or why_uncaptured(survey):
@@ -250,23 +251,23 @@ def _irreversible(judged: Judgement, survey: Survey) -> list[Reason]:
 
 
 def _pattern(reasons: Iterable[Reason]) -> str:
-    """Return a pattern that would permit the first of these; empty where none of them can be named."""
+    """Return a pattern that would permit the first of these; empty if there is none."""
     for reason in reasons:
         plain = " ".join(re.sub(r"[\"'\\]", "", reason.command).split())
         if plain and "*" not in plain:
-            # What may be a secret, or is long, is better named by its rule.
+            # A command that is long or may contain a secret is better named by its rule.
             is_plain = redact(reason.command) == reason.command and len(plain) <= PATTERN_CHARS_MAX
             return plain if is_plain or reason.rule.startswith("(") else reason.rule
     return ""
 
 
 def why_irreversible(judged: Judgement) -> str:
-    """Why a command is held: it cannot be taken back, or it was not read to its end and may be such a one."""
+    """Return why a command needs approval: it cannot be taken back, or could not be read to its end."""
     return _why(judged, e.Effect.IRREVERSIBLE) or why_limited(judged)
 
 
 def why_limited(judged: Judgement) -> str:
-    """Why a command was not read to its end, if it was not."""
+    """Return why a command was not read to its end; empty if it was."""
     if judged.limit is None:
         return ""
     where = f" ({judged.limit.where})" if judged.limit.where else ""
@@ -274,7 +275,7 @@ def why_limited(judged: Judgement) -> str:
 
 
 def _why(judged: Judgement, effect: e.Effect) -> str:
-    """Why a command is judged to have this effect, if it is the worst of it."""
+    """Return why a command has this effect, if this is its worst one."""
     reason = judged.main
     if reason is None or reason.reach != effect.value:
         return ""
@@ -293,7 +294,7 @@ class Typed(msgspec.Struct, frozen=True):
 
 
 def refuse_on_autopilot(ledger: Ledger, typed: Typed) -> None:
-    """Refuse a command that cannot be taken back, with a record of it. On autopilot nobody can be asked."""
+    """Refuse a command that cannot be taken back, and record that. On autopilot there is no human to ask."""
     if typed.found.effect is e.Effect.IRREVERSIBLE:
         _note_refused(ledger, typed, typed.found.why, "autopilot")
         raise RefusedError(
@@ -304,7 +305,7 @@ def refuse_on_autopilot(ledger: Ledger, typed: Typed) -> None:
 
 
 def refuse_by_rule(ledger: Ledger, typed: Typed, ruling: Decision, because: str = "") -> NoReturn:
-    """Refuse a command because a rule says so, with a record of it; `because` says why nobody was asked."""
+    """Refuse a command because of a rule, and record that. `because` says why no human was asked."""
     why = ", ".join(filter(None, (ruling.why, because)))
     _note_refused(ledger, typed, why, ruling.rule)
     refused = RefusedError if typed.autopilot else RefusedByRule
@@ -324,9 +325,9 @@ def _note_refused(ledger: Ledger, typed: Typed, why: str, rule: str) -> None:
 
 
 def script_text(path: str) -> str | None:
-    """The text of a script, of a long one how it begins; None for anything but a text in a regular file."""
+    """Return the text of a script, or the beginning of a long one; None if it is not text in a regular file."""
     try:
-        # A pipe of that name would not answer.
+        # O_NONBLOCK: opening a pipe would block.
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
@@ -341,9 +342,9 @@ def script_text(path: str) -> str | None:
 
 
 def real_path(path: str) -> str:
-    """Where a path leads, links followed."""
+    """Return a path with all links resolved."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):
-        # No file can have such a name, so it leads nowhere; its words are judged all the same.
+        # No file can have such a name; the path is judged as written.
         return path

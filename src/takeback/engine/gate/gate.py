@@ -1,6 +1,6 @@
-"""The gate before an action: what may happen at once, what a human must allow first, what may not happen.
+"""The gate before an action: allow it, ask a human first, or refuse it.
 
-An approval is bound to the digest of exactly what is to be done, holds once, and runs out.
+An approval is bound to the digest of exactly what is to be done, is valid once, and expires.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class Gate:
         self._claiming = threading.Lock()
 
     def rule(self, wanted: Wanted, key: str = "") -> Decision:
-        """Decide on an action: the user's rules; and on autopilot nothing irreversible, and nobody to ask.
+        """Decide on an action by the user's rules. On autopilot refuse what is irreversible or needs approval.
 
-        With the `key` of an action it is judged, and counted, once, however often it is tried. What nobody has
-        declared is not begun on autopilot, unless the rules allow it.
+        An action with a `key` is judged and counted once, however often it is tried. On autopilot an undeclared
+        function is refused unless the rules allow it.
         """
         if key in self._asked:
             return self._asked[key]
@@ -80,23 +80,23 @@ class Gate:
         if wanted.effect is e.Effect.IRREVERSIBLE and found.do is Ruling.ALLOW and not allowed:
             return Decision(Ruling.DENY, "autopilot", "it cannot be taken back", "run it without autopilot")
         if found.do is Ruling.ASK:
-            why = f"{found.why}, and on autopilot nobody can be asked"
+            why = f"{found.why}, and on autopilot there is no human to ask"
             return Decision(Ruling.DENY, found.rule, why, found.how, found.hint)
         return found
 
     def pass_through(self, run: str, wanted: Wanted) -> list[e.Event]:
-        """Let an action through, or raise. Returns the events that are to be recorded with its beginning."""
+        """Let an action through, or raise RefusedError. Return the events to record with its beginning."""
         decision = self.rule(wanted)
         if decision.do is Ruling.ALLOW:
             return []
         if decision.do is Ruling.ASK:
-            with self._claiming:  # it holds once: another thread with the same payload asks its own question
+            with self._claiming:  # valid once: another thread with the same payload makes its own request
                 approval = self.ask(run, wanted, decision.why)
                 self._claimed.add(approval.id)
             self.consult(approval)
             if approval.life is Life.OPEN:
-                # Whoever looks at the program should see what it waits for.
-                _log.warning("%s waits for your word: takeback approve %s", wanted.name, approval.id)
+                # A human watching the program should see what it waits for.
+                _log.warning("%s waits for your approval: takeback approve %s", wanted.name, approval.id)
             answer = self.wait(approval.id)
             if answer is None:
                 return [e.ApprovalUsed(approval.id)]
@@ -104,7 +104,7 @@ class Gate:
         self.refuse(run, wanted, decision)
 
     def refuse(self, run: str, wanted: Wanted, decision: Decision) -> NoReturn:
-        """Record that an action was refused, and raise it."""
+        """Record that an action was refused, and raise RefusedError."""
         self.note(run, wanted, decision)
         rule = f"the rule is {decision.rule}" if decision.rule else ""
         raise RefusedError(
@@ -120,12 +120,12 @@ class Gate:
         self._ledger.append([refused], run)
 
     def consult(self, approval: Approval) -> None:
-        """Put a question to the function of the run that answers, if it has one."""
+        """Put a request to the run's `approve` callback, if it has one."""
         if self._approve is not None and approval.life is Life.OPEN:
             self._answer(approval.id, approval.run, granted=bool(self._approve(approval)))
 
     def wait(self, id: str, wait_s: float = math.inf) -> Decision | None:
-        """Wait for the answer to a question. None is yes, and whoever begins then says that it is used."""
+        """Wait for the answer to a request. None means yes; the caller then records that the approval is used."""
         deadline = time.monotonic() + wait_s
         while True:
             approval = self._ledger.refresh().approvals[id]
@@ -134,17 +134,15 @@ class Gate:
             time.sleep(POLL_S)
 
     def ask(self, run: str, wanted: Wanted, why: str, key: str = "") -> Approval:
-        """Return the question about exactly this payload, asked now unless it has been asked already.
+        """Return the request for exactly this payload, made now unless it has been made already.
 
-        What was asked for one `key`, that of an action, and answered for good, is not asked for it again.
+        A request for the same action `key` that was denied is not made again.
         """
         arguments = wanted.plain if wanted.payload is None else wanted.payload
         payload = payload_of(wanted.tool or wanted.name, arguments)
         history = self._ledger.refresh()
-        for approval in reversed(history.approvals.values()):
+        for approval in reversed(_asked_before(history, run)):
             if approval.asked.payload != payload or approval.id in self._claimed:
-                continue
-            if not _same_run(history, approval.run, run):
                 continue
             if self.holds(approval) or (key and approval.asked.key == key and approval.life is Life.DENIED):
                 return approval
@@ -155,7 +153,7 @@ class Gate:
         return self._ledger.history.approvals[record.id]
 
     def _answer(self, id: str, run: str, *, granted: bool) -> None:
-        """The callback's word. A human may have answered meanwhile: then nothing is allowed that either denied."""
+        """Record the callback's answer. If a human answered meanwhile, a denial by either of them counts."""
         with self._lock.held():
             life = self._ledger.refresh().approvals[id].life
             if life is Life.OPEN:
@@ -164,30 +162,34 @@ class Gate:
                 self._ledger.append([e.ApprovalUsed(id)], run)
 
     def holds(self, approval: Approval) -> bool:
-        """Whether a question can still be answered, or its answer used."""
+        """Return whether a request can still be answered, or its answer used."""
         in_time = approval.asked.expires_us > self._clock.now_us()
         return in_time and approval.life in (Life.OPEN, Life.GRANTED)
 
 
-def _same_run(history: History, one: str, other: str) -> bool:
-    """Whether two runs are one, or one session of an agent before and after a pause."""
-    if one == other:
-        return True
-    a, b = history.runs[one].began, history.runs[other].began
-    return a.detached and b.detached and a.key == b.key != ""
+def _asked_before(history: History, run: str) -> list[Approval]:
+    """Return the requests of a run; for an agent's session, also those of the same session before a pause."""
+    began = history.runs[run].began
+    runs = history.runs_of_key(began.key) if began.detached and began.key else [run]
+    return [
+        approval
+        for id in runs
+        if id == run or history.runs[id].began.detached
+        for approval in history.approvals_of(id)
+    ]
 
 
 def verdict(approval: Approval) -> Decision | None:
-    """What an answer means: None is yes. What nobody answered is not allowed."""
+    """Return what an answer means: None is yes. Without an answer the action is denied."""
     if approval.life is Life.GRANTED:
         return None
     unanswered = approval.life is Life.OPEN
-    why = approval.why or ("nobody answered in time" if unanswered else "it was denied")
+    why = approval.why or ("there was no answer in time" if unanswered else "it was denied")
     return Decision(Ruling.DENY, approval.id, why)
 
 
 def payload_of(tool: str, arguments: Any) -> str:
-    """The digest of what is to be done: by which function of which module, and with what."""
+    """Return the digest of what is to be done: the function with its module, and the arguments."""
     return value_digest([tool, arguments])
 
 
@@ -202,33 +204,33 @@ def answer(
     why: str = "",
     payload: str = "",
 ) -> Approval:
-    """A human's word on a question: the first one counts, and another is told so."""
+    """Record a human's answer to a request. The first one counts; a later one raises UsageError."""
     with lock.held():
         return _answered(ledger, clock, id, payload, e.ApprovalAnswered(id, granted, actor, why))
 
 
-def _answered(ledger: Ledger, clock: Clock, id: str, payload: str, word: e.ApprovalAnswered) -> Approval:
-    approval = _open_question(ledger.refresh(), id)
+def _answered(ledger: Ledger, clock: Clock, id: str, payload: str, given: e.ApprovalAnswered) -> Approval:
+    approval = _open_request(ledger.refresh(), id)
     if payload and payload != approval.asked.payload:
         raise RefusedError(
-            f"{id} asks about another payload than the one you looked at; nothing was answered",
+            f"{id} is about another payload than the one you looked at; nothing was answered",
             hint=f"look again: takeback show {id}",
         )
     if approval.asked.expires_us <= clock.now_us():
-        raise RefusedError(f"{id} has run out; nothing was answered", hint="the agent must ask again")
+        raise RefusedError(f"{id} has expired; nothing was answered", hint="the agent must ask again")
     if is_over(ledger.history, approval):
         raise RefusedError(
             f"{id} was asked by {approval.run}, which is over; nothing was answered",
             hint="the agent must ask again, in another run",
         )
-    ledger.append([word], approval.run)
+    ledger.append([given], approval.run)
     return ledger.history.approvals[id]
 
 
 def is_over(history: History, approval: Approval) -> bool:
-    """Whether the run that asks has ended, or was cut short with no key by which it could be continued.
+    """Return whether the run that asked has ended, or was interrupted and has no key to continue it by.
 
-    A session of an agent may go on under its key, and ask for the same again.
+    A session of an agent may go on under its key and ask again.
     """
     run = history.runs[approval.run]
     if run.began.detached and run.began.key:
@@ -238,10 +240,10 @@ def is_over(history: History, approval: Approval) -> bool:
     )
 
 
-def _open_question(history: History, id: str) -> Approval:
+def _open_request(history: History, id: str) -> Approval:
     approval = history.approvals.get(id)
     if approval is None:
-        raise UsageError(f"there is no approval {id}", hint="`takeback approvals` lists them")
+        raise UsageError(f"there is no request {id}", hint="`takeback approvals` lists them")
     if approval.life is not Life.OPEN:
-        raise UsageError(f"{id} was {approval.life} already; nothing was changed")
+        raise UsageError(f"{id} was already {approval.life}; nothing was changed")
     return approval

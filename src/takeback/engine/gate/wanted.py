@@ -1,4 +1,4 @@
-"""An action that somebody wants to begin: what the gate decides on, and what is recorded."""
+"""An action that is about to begin: what the gate decides on, and what is recorded."""
 
 from __future__ import annotations
 
@@ -11,34 +11,36 @@ from takeback.engine.gate.foresight import ForeseenAction
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """An action as it is judged and recorded."""
+    """An action to be judged and recorded."""
 
     name: str
     effect: e.Effect
     key: str = ""
     plain: dict[str, Any] = {}
-    """Its arguments as they are kept, `named` by their names where these can be told, `seen` as a log may show."""
+    """Its arguments as they are stored; `named`: by name, if the names are known; `seen`: as a log may show them."""
     named: Any = None
     seen: Any = None
     tool: str = ""
-    """Its name as the rules know it."""
+    """Its name in rules."""
     intent: str = ""
-    """For a key that was given: what it is given for."""
+    """The digest of what the caller's key is used for."""
     handlers: e.Handlers | None = None
     step: str = ""
     parent: str = ""
     looking: bool = False
     undeclared: bool = False
-    """Whether nobody has said what it does."""
+    """True if its effect is not declared."""
     apart: bool = False
-    """Whether another process may end it, so that its beginning is recorded also where it has no effect."""
+    """True if another process may end it: then its beginning is recorded even if it has no effect."""
     actor: str = ""
     session: str = ""
     ref: str = ""
     process: e.Process | None = None
     payload: Any = None
-    """What exactly a human is asked to allow: the arguments without those that do not matter."""
+    """What exactly a human is asked to approve: the arguments without the irrelevant ones."""
     paths: tuple[str, ...] = ()
-    """Those that it is known to write, besides what its arguments say."""
+    """Paths that it is known to write, in addition to those in its arguments."""
+    again: bool = False
+    """True if it may be begun again after it failed or was cut short."""
     foreseen: ForeseenAction = ForeseenAction()
-    """What it would do, as far as that was found out."""
+    """What it would do, as far as known."""

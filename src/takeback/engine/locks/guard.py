@@ -1,4 +1,4 @@
-"""What is locked by one agent is guarded against the others: told or refused before, and told after."""
+"""Guarding locked paths against other agents: an action is warned or refused before, and reported after."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = "files"
 
 
 class Trespass(msgspec.Struct, frozen=True):
-    """Something that is locked by another."""
+    """A path that another holder has locked."""
 
     path: str
     lease: Lease
@@ -28,7 +28,7 @@ class Trespass(msgspec.Struct, frozen=True):
 
 
 class LockGuard:
-    """Knows what an action must keep off."""
+    """The check of an action's paths against the locks of others."""
 
     def __init__(self, leases: Leases, ledger: Ledger, on_foreign: Callable[[], str]) -> None:
         self._leases = leases
@@ -37,13 +37,13 @@ class LockGuard:
 
     @property
     def refuses(self) -> bool:
-        """Whether what would write there is refused; else it is told."""
+        """True if an action that would write a locked path is refused; otherwise it only gets a warning."""
         return self._on_foreign() == "refuse"
 
     def before(self, touched: Sequence[Reached], *, run: str = "", parent: str = "") -> list[Trespass]:
-        """Return what of the paths that an action says it writes is locked by others.
+        """Return which of the paths that an action says it writes are locked by others.
 
-        `run` or `parent` say whose it is. Calls are frequent, so where no path is named no lock is read.
+        `run` or `parent` says whose action it is. Calls are frequent, so without paths no lock is read.
         """
         foreign = self._foreign(run, parent) if touched else []
         if not foreign:
@@ -52,7 +52,7 @@ class LockGuard:
         return list(dict.fromkeys(found))
 
     def after(self, action: RecordedAction) -> list[Trespass]:
-        """What an action changed all the same, although others have it locked."""
+        """Return what an action changed although others have it locked."""
         made = (c for c in action.changes if c.target.resource == FILES and c.before.id != c.after.id)
         names = sorted({change.target.name for change in made})
         foreign = self._foreign(action.stream, "") if names else []
@@ -63,11 +63,11 @@ class LockGuard:
         ]
 
     def how(self, found: list[Trespass]) -> str:
-        """What a human can do about the first of these."""
+        """Return what the user can do about the first of these."""
         return self._leases.how_to_free(found[0].lease)
 
     def _foreign(self, run: str, parent: str) -> list[Lease]:
-        """What a human locked by hand is of no run, also of none that the same human started."""
+        """Return the locks of others. A human's own lock is foreign even to a run that this human started."""
         live = self._leases.live()
         if not live:
             return []
@@ -87,6 +87,6 @@ class LockGuard:
 
 
 def told(found: list[Trespass]) -> str:
-    """Who has what, in words."""
+    """Return who has locked what, as text."""
     more = f", and {len(found) - 1} more" if len(found) > 1 else ""
     return f"{found[0]}{more}"

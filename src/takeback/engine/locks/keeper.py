@@ -1,26 +1,18 @@
-"""Keeping leases while their holder lives: one thread renews all of a process, as long as there are any."""
+"""Renewing leases while their holder lives: one thread for all leases of a process."""
 
 from __future__ import annotations
 
 import threading
-from typing import Protocol
 
 from takeback.errors import TakebackError
 from takeback.ports.leases import Renewing
 
 PART = 3
-"""So often is a lease renewed in its time: two renewals may fail."""
-
-
-class Renewable(Protocol):
-    @property
-    def fence(self) -> int: ...
-    @property
-    def ttl_us(self) -> int: ...
+"""How often a lease is renewed within its time to live: two renewals may fail."""
 
 
 class LeaseKeeper:
-    """Renews leases, or the seat of a workspace, in the background."""
+    """A background thread that renews leases, or the seat of a workspace."""
 
     def __init__(self, store: Renewing) -> None:
         self._store = store
@@ -28,17 +20,17 @@ class LeaseKeeper:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def keep(self, lease: Renewable) -> None:
+    def keep(self, fence: int, ttl_us: int) -> None:
         with self._changed:
-            self._kept[lease.fence] = lease.ttl_us / 1e6
+            self._kept[fence] = ttl_us / 1e6
             self._changed.notify()
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._renew, name="takeback-leases", daemon=True)
                 self._thread.start()
 
-    def leave(self, lease: Renewable) -> None:
+    def leave(self, fence: int) -> None:
         with self._changed:
-            self._kept.pop(lease.fence, None)
+            self._kept.pop(fence, None)
             self._changed.notify()
 
     def _renew(self) -> None:
@@ -54,7 +46,7 @@ class LeaseKeeper:
             try:
                 held = self._store.renew(fences)
             except TakebackError:
-                continue  # the next try may go through; if not, whoever writes under the lease hears of it
+                continue  # the next try may succeed; if not, the next write under the lease is refused
             with self._changed:
                 for fence in fences:
                     if fence not in held:

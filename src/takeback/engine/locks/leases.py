@@ -1,7 +1,7 @@
-"""Leases as runs and people use them: asked for, waited for, kept while their holder lives, and let go.
+"""Leases as runs and people use them: acquired, waited for, kept while their holder lives, and released.
 
-The lease of a process that is gone is free at once where its run has left nothing half done. Else it keeps others off
-until the run is settled, or until its time is over: then whoever takes it hears what the run left.
+The lease of a dead process is free at once if its run left nothing half done. Otherwise it blocks others until the
+run is settled or the lease expires; the next holder is then informed about what the run left.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Leases:
         history: Callable[[], History] = History,
         recover: Callable[[], None] = lambda: None,
     ) -> None:
-        """`history` gives what is recorded by now; `recover` records what a crash left open."""
+        """Use the leases in `store`. `history` returns the history; `recover` settles what a crash left open."""
         self.store = store
         self.keeper = LeaseKeeper(store)
         self._root = os.path.realpath(root)
@@ -45,10 +45,10 @@ class Leases:
         self._recover = recover
 
     def name(self, text: str | os.PathLike[str]) -> str:
-        """What is meant: a path from the top of the workspace, or one outside of it in full.
+        """Return the name of a lease: a path relative to the workspace, or an absolute one outside it.
 
-        Text that begins with a dot and a slash is meant from where we are; any other from the top, so that a name is
-        the same everywhere.
+        Text that begins with `./` or `../` is relative to the current folder; any other text to the workspace, so
+        that a name means the same everywhere.
         """
         given = text_of("the name of a lock", os.fspath(text))
         if not given.strip() or "\0" in given:
@@ -57,7 +57,7 @@ class Leases:
         return self.place(os.path.join(self._here() if from_here else self._root, given))
 
     def place(self, path: str) -> str:
-        """A full path as the name of a lease: links on the way to it are followed, not one that it may be itself."""
+        """Return an absolute path as the name of a lease. Links on the way are resolved, but not a final link."""
         parent, name = os.path.split(os.path.normpath(path))
         whole = os.path.join(os.path.realpath(parent), name)
         if whole == self._root:
@@ -77,9 +77,9 @@ class Leases:
         ttl_s: float = TTL_S,
         wait_s: float = 0.0,
     ) -> Lease:
-        """The lease of a name, when it is free; LeaseHeld says who has it, Deadlock that it would never be."""
+        """Acquire the lease of a name, waiting up to `wait_s`. Raise LeaseHeld if it is taken, or Deadlock."""
         if seconds_of("ttl_s", ttl_s) < SHORTEST_S:
-            raise UsageError(f"a lock of {ttl_s} s is over before it is used; nothing was locked")
+            raise UsageError(f"a lock of {ttl_s} s would expire before it can be used; nothing was locked")
         seconds_of("wait_s", wait_s)
         deadline, token = time.monotonic() + wait_s, secrets.token_hex(8) if wait_s else ""
         self.bury(self.store.all())
@@ -104,7 +104,7 @@ class Leases:
             raise
 
     def _replace(self, lease: Lease) -> None:
-        """A run that goes on and has this again does not need what its dead process had of it."""
+        """Release what the dead process of a continued run held under this lease."""
         mine = lease.holder.run
         old = [
             one.fence
@@ -116,7 +116,7 @@ class Leases:
             self.store.release(old)
 
     def left(self, lease: Lease) -> tuple[Left, ...]:
-        """What stands of the runs whose leases ended when this one was taken."""
+        """Return what is left of the runs whose leases ended when this one was taken."""
         ended = [one for one in lease.ended if not self._is_settled(one)]
         if ended:
             self._recover()
@@ -128,7 +128,7 @@ class Leases:
         )
 
     def live(self) -> list[Lease]:
-        """Those that are held now, by runs and by people."""
+        """Return the leases that runs and people hold now."""
         found = [lease for lease in self.store.all() if lease.is_live and not lease.name.startswith(RESERVED)]
         return [lease for lease in found if not self._is_free(lease)]
 
@@ -136,21 +136,23 @@ class Leases:
         return self.store.release(fences)
 
     def bury(self, leases: Iterable[Lease]) -> bool:
-        """End those whose holder is gone and has left nothing half done; says whether there were any."""
+        """Release leases whose holder is dead and left nothing half done. Return whether there were any."""
         gone = [lease.fence for lease in leases if self._is_free(lease)]
         return bool(gone) and bool(self.store.release(gone))
 
     def how_to_free(self, lease: Lease) -> str:
-        """What a human can do about a lease that is in the way."""
+        """Return what the user can do about a lease that blocks others."""
         free = f"takeback locks release {lease.name}"
         if not is_gone(lease):
-            return f"wait for it, or, if nobody works on it any more: {free}"
+            return f"wait for it, or, if it is no longer in use: {free}"
         run = lease.holder.run
         settle = ways(run, can_go_on=can_go_on(self._history(), run))
-        return f"{settle}, `{free}` frees it as it stands"
+        return f"{settle}, `{free}` only releases the lock"
 
     def _is_free(self, lease: Lease) -> bool:
-        return is_gone(lease) and self._is_settled(lease)
+        """Return whether its holder is dead, or the lease of a run expired, and the run left nothing half done."""
+        is_over = is_gone(lease) or (bool(lease.holder.run) and not lease.is_live)
+        return is_over and self._is_settled(lease)
 
     def _is_settled(self, lease: Lease) -> bool:
         return not lease.holder.run or is_settled(self._history(), lease.holder.run)
@@ -169,7 +171,7 @@ class Leases:
 
 
 def family_of(history: History, run: str, parent: str = "") -> frozenset[str]:
-    """A run and those inside of which it is: what one of them holds is not a stranger's."""
+    """Return a run and the runs that it is nested in. Locks of one do not block the others."""
     found: set[str] = set()
     while run or parent:
         if not run:
@@ -185,7 +187,7 @@ def family_of(history: History, run: str, parent: str = "") -> frozenset[str]:
 
 
 def who(lease: Lease) -> str:
-    """`r7 (claude-code), process 4242 on host`, and whether that has died."""
+    """Return the holder as text: `r7 (claude-code), process 4242 on host`, and whether it has died."""
     holder = lease.holder
     text = holder.run or "a human"
     text += f" ({holder.actor})" if holder.actor else ""
@@ -197,20 +199,17 @@ def who(lease: Lease) -> str:
 
 
 def why_lost(name: str, leases: Iterable[Lease]) -> str:
-    """What is known of a lock that was lost: who has it now. How it ended is not kept."""
+    """Return why a lock was lost and who has it now. How exactly it ended is not recorded."""
     now = next((lease for lease in leases if lease.is_live and overlap(lease.name, name)), None)
     has = f" ({who(now)} has it now)" if now else ""
-    return (
-        f"the lock of {name} is not held any more{has}: "
-        "it ran out and another one took it, or a human released it"
-    )
+    return f"the lock on {name} was lost{has}: it expired and another holder took it, or a human released it"
 
 
 def _deadlock(name: str, found: Blocked) -> Deadlock:
-    others = ", ".join(f"{wait.holder.run or 'a human'} for {wait.name}" for wait in found.cycle[1:])
+    others = ", ".join(f"{wait.holder.run or 'a human'} waits for {wait.name}" for wait in found.cycle[1:])
     return Deadlock(
-        f"{name} is locked by {who(found.by[0])}, and they wait for each other: {others} "
-        "(which is locked here). As the youngest of them, this one gave up; nothing was locked",
-        hint="let go of what you hold and try again; taking locks in one order everywhere avoids it",
+        f"{name} is locked by {who(found.by[0])}, and waiting for it would be a deadlock: {others}, "
+        "which is locked here. The youngest of them gave up, which is this one; nothing was locked",
+        hint="release your locks and try again; taking locks in the same order everywhere avoids this",
         holders=found.by,
     )

@@ -1,4 +1,4 @@
-"""What a run left whose process died while it had locks: until that is settled, its locks keep others off."""
+"""What a run left behind whose process died while it held locks. Until it is settled, its locks block others."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ UNFINISHED = (Life.OPEN, Life.INTERRUPTED, Life.HANDED_OVER)
 
 
 class Left(msgspec.Struct, frozen=True):
-    """What stands of a run whose lock another one has taken, because its time was over."""
+    """What is left of a run whose lock expired and was taken by another."""
 
     run: str
     name: str
     """What the run had locked."""
     who: str
     targets: tuple[str, ...]
-    """What it changed and nobody took back; what lies under the lock comes first."""
+    """Its changes that still stand, those under the lock first."""
     can_go_on: bool
     """Whether the run can be continued."""
     perhaps: tuple[str, ...] = ()
-    """What it or somebody else changed elsewhere, which cannot be told apart any more."""
+    """Changes elsewhere that may be its own or someone else's."""
 
     def __str__(self) -> str:
         more = f" and {len(self.targets) - SHOWN} more" if len(self.targets) > SHOWN else ""
         stands = (
-            f"and left {', '.join(self.targets[:SHOWN])}{more}"
+            f"and left changes to {', '.join(self.targets[:SHOWN])}{more}"
             if self.targets
             else "and changed nothing there"
         )
         if self.perhaps:
-            stands += f", perhaps also {', '.join(self.perhaps[:SHOWN])}"
+            stands += f", perhaps also to {', '.join(self.perhaps[:SHOWN])}"
         return f"{self.who}, had locked {self.name} {stands}. {ways(self.run, can_go_on=self.can_go_on)}"
 
 
 def is_gone(lease: Lease) -> bool:
-    """Whether the process that holds it has ended, as far as that can be told on this machine."""
+    """Return whether the process that holds the lease is known to have ended. Always False for other machines."""
     process = lease.holder.process
     if process is None or not lease.holder.bound or process.host != processes.this_process().host:
         return False
@@ -50,7 +50,7 @@ def is_gone(lease: Lease) -> bool:
 
 
 def is_settled(history: History, id: str) -> bool:
-    """Whether nothing half done stands of a run whose process is gone."""
+    """Return whether a run whose process is dead has left nothing half done."""
     run = history.runs.get(id)
     if run is None:
         return True  # nothing was ever recorded for it
@@ -60,7 +60,7 @@ def is_settled(history: History, id: str) -> bool:
 
 
 def left_by(history: History, lease: Lease, who: str, wanted: str) -> Left:
-    """What stands of the run that had this lease, for whoever takes `wanted` after it."""
+    """Return what is left of the run that had this lease, for the next holder, who takes `wanted`."""
     run = history.runs[lease.holder.run]
     made, perhaps = {}, set()
     tools = [id for id in run.actions if history.actions[id].is_tool]
@@ -82,13 +82,13 @@ def can_go_on(history: History, id: str) -> bool:
 
 
 def ways(run: str, *, can_go_on: bool) -> str:
-    """How a human settles a run."""
-    resume = f"`takeback resume {run}` goes on with it, " if can_go_on else ""
+    """Return the commands with which a human settles a run."""
+    resume = f"`takeback resume {run}` continues it, " if can_go_on else ""
     return f"{resume}`takeback undo {run}` takes it back"
 
 
 def _cut_short(history: History, run: RecordedRun) -> bool:
-    """Whether a call was under way when its agent ended, and what the call changed stands.
+    """Return whether a call was under way when its agent ended and the changes of that call still stand.
 
     An agent that ended between its calls has left nothing half done.
     """

@@ -1,4 +1,4 @@
-"""Locking: a run says what it works on, and others keep off it."""
+"""Locks of a run: it names what it works on, and others stay away from it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _log = logging.getLogger("takeback")
 
 
 class RunLock:
-    """A lock of a run, as a block. `fence` is its number, for systems that refuse whoever comes with a lower one."""
+    """A lock of a run, as a block. `fence` is its number, for systems that refuse callers with a lower one."""
 
     left: tuple[Left, ...] = ()
-    """What stands of runs that had it before, died, and were not settled before the time of their lock was over."""
+    """What is left of dead runs that had this lock before and were not settled when it expired."""
 
     def __init__(self, run: RunContext, name: str, ttl_s: float, wait_s: float) -> None:
         self.name = name
@@ -39,12 +39,12 @@ class RunLock:
         return self._lease.fence
 
     def check(self) -> None:
-        """Raise LeaseLost if somebody else has it by now."""
+        """Raise LeaseLost if the lock is no longer held."""
         self._run.ledger.refuse_lost({self.fence: self.name})
 
     def __enter__(self) -> RunLock:
         if self._lease is not None:
-            raise UsageError(f"{self.name} is locked already by this very block; nothing was changed")
+            raise UsageError(f"{self.name} is already locked by this block; nothing was changed")
         run = self._run
         run.at_work.refuse_closed()
         leases = run.parts.leases
@@ -53,7 +53,7 @@ class RunLock:
         )
         family = family_of(run.ledger.refresh(), run.id)
         self._lease = leases.take(self.name, holder, family=family, ttl_s=self._ttl_s, wait_s=self._wait_s)
-        leases.keeper.keep(self._lease)
+        leases.keeper.keep(self._lease.fence, self._lease.ttl_us)
         run.ledger.fenced(run.id)[self.fence] = self.name
         self.left = leases.left(self._lease)
         for left in self.left:
@@ -67,13 +67,13 @@ class RunLock:
         if lease is None or run.at_work.is_forked():
             return
         leases = run.parts.leases
-        leases.keeper.leave(lease)
+        leases.keeper.leave(lease.fence)
         was_held = leases.release([lease.fence])
         run.ledger.fenced(run.id).pop(lease.fence, None)
         self._lease = None
         if not was_held and error is None:
-            # What was done in this block was not all done alone, and nobody has been told yet.
+            # Part of this block ran without the lock, and no error has reported that yet.
             raise LeaseLost(
-                f"{why_lost(self.name, leases.store.all())}. Its block was at work until now",
+                f"{why_lost(self.name, leases.store.all())}. Its block ran on until now",
                 hint="`takeback locks list` shows who has it now; look at what was done since, then lock it again",
             )

@@ -1,4 +1,4 @@
-"""Holding the outbox against the journal that it is made of."""
+"""Comparing the outbox with the journal that it is derived from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = 1000
 
 
 def disagreements(now: Callable[[], History], outbox: Outbox) -> Iterator[Finding]:
-    """Where the queue says otherwise than the events; `now` gives what these say now. Workers may be at work."""
+    """Yield where the outbox differs from the journal. `now` returns the present history. Workers may be at work."""
     history = now()
     missing, after = set(history.intents.every), ""
     while page := outbox.page(after=after, limit=PAGE):
@@ -21,21 +21,23 @@ def disagreements(now: Callable[[], History], outbox: Outbox) -> Iterator[Findin
         missing -= {queued.id for queued in page}
         for queued in page:
             if not _agrees(history, queued) and not _agrees_by_now(now, outbox, queued.id):
-                yield Finding("outbox", f"{queued.id} is {queued.state}, which the journal does not say")
+                yield Finding(
+                    "outbox", f"{queued.id} is {queued.state} in the outbox, but not in the journal"
+                )
     for id in sorted(missing):
         yield Finding("outbox", f"{id} is missing from the outbox")
 
 
 def _agrees(history: History, queued: Queued) -> bool:
     intent = history.intents.every.get(queued.id)
-    # Who has it, and what is behind what, only the queue knows.
+    # Only the outbox knows which worker has it and which intents wait behind others.
     return intent is not None and intent.state is (
         IntentState.DUE if queued.state in RELEASED else queued.state
     )
 
 
 def _agrees_by_now(now: Callable[[], History], outbox: Outbox, id: str) -> bool:
-    """The same, with a journal that is neither older nor newer than what is looked at."""
+    """Return whether both agree when read at the same moment, with no change in between."""
     queued = outbox.get(id)
     while queued:
         history, later = now(), outbox.get(id)

@@ -1,4 +1,4 @@
-"""Deferring: a run says what is to be sent, and nothing leaves before it has committed."""
+"""Deferring: a run records what is to be sent, and nothing is sent before the run has committed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TRIES_MAX = 1000
 
 
 class Handler(msgspec.Struct, frozen=True):
-    """Who is to deliver: a built-in sender, or a function that any process finds by its name."""
+    """The handler of an intent: a built-in sender, or a function that any process can import by name."""
 
     handler: str
     name: str
@@ -63,12 +63,12 @@ def defer(
     timeout_s: float,
     tries: int,
 ) -> str:
-    """Record what is to be sent once the run, or its step, has committed; returns the id of the intent."""
+    """Record what is to be sent once the run, or its step, has committed. Return the id of the intent."""
     step = run.step
     if release not in ("run", "step") or (release == "step" and step is None):
         raise UsageError(
-            f"it cannot be released with {release!r} here; nothing was deferred",
-            hint='release="run", or "step" inside of a step',
+            f"an intent cannot be released with {release!r} here; nothing was deferred",
+            hint='use release="run", or "step" inside a step',
         )
     place = step.path if step else ""
     if not key:
@@ -101,7 +101,7 @@ def _deferred(run: RunContext, found: Handler, wanted: IntentDeferred) -> str:
     if run.replayed:
         raise UsageError(
             f"run {run.id} was committed without this intent ({found.about}); nothing was deferred",
-            hint="a changed plan is another run: give it another key",
+            hint="a changed plan is another run: use another key",
         )
     passed = run.parts.gate.pass_through(run.id, found.wanted())
     key = _delivery_key(run, history, wanted.key, len(earlier))
@@ -114,14 +114,14 @@ def _deferred(run: RunContext, found: Handler, wanted: IntentDeferred) -> str:
 
 
 def _delivery_key(run: RunContext, history: History, key: str, cancelled: int) -> str:
-    """Return what the receiver knows it by. One that is deferred again after an undo is another one."""
+    """Return the idempotency key for the receiver. An intent deferred again after an undo gets a new one."""
     began = history.runs[run.id].began
     identity = f"key {began.key}" if began.key else f"run {run.id}"
     return keys.call_key(run.tracker.origin, identity, began.generation, f"defer {key}", cancelled)
 
 
 def handler_of(handler: str | Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Handler:
-    """Who is to deliver this; a UsageError where nobody could."""
+    """Return the handler that delivers this. Raise UsageError if there is none."""
     if isinstance(handler, str) and handler in registry.BUILT_IN:
         kept = _kept(handler, args, kwargs)
         about = registry.about(handler, kept["args"], kept["kwargs"])
@@ -140,6 +140,10 @@ def handler_of(handler: str | Function, args: tuple[Any, ...], kwargs: dict[str,
         inspect.signature(function).bind(*kept["args"], **kept["kwargs"])
     except (TypeError, ValueError) as error:
         raise UsageError(f"{said.name} cannot be called like this: {error}; nothing was deferred") from error
+    if said.data():
+        raise UsageError(
+            f"{said.name} has handlers with data, which only calls can have; nothing was deferred"
+        )
     by = said.handlers() or e.Handlers()
     seen = arguments.seen(function, kept)
     return Handler(
@@ -156,8 +160,8 @@ def _imported(name: str) -> Function:
     if ":" not in name:
         built_in = ", ".join(registry.BUILT_IN)
         raise UsageError(
-            f"{name!r} is no handler; nothing was deferred",
-            hint=f"one of {built_in}; or a function, or its name as package.module:function",
+            f"{name!r} is not a handler; nothing was deferred",
+            hint=f"use {built_in}, a function, or its name as package.module:function",
         )
     return handlers.find(name)
 
@@ -172,8 +176,8 @@ def _kept(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
 def _same(earlier: Intent, wanted: IntentDeferred) -> str:
     if earlier.intent != wanted.intent:
         raise UsageError(
-            f"the key {wanted.key!r} is that of {earlier.id}, {earlier.about}, with other contents; "
+            f"the key {wanted.key!r} was already used for {earlier.id}, {earlier.about}, with other contents; "
             "nothing was deferred",
-            hint="a key names one intent of its run",
+            hint="a key identifies one intent of its run",
         )
     return earlier.id

@@ -1,4 +1,4 @@
-"""One attempt at delivering an intent: find who delivers, call it, and judge what came of it."""
+"""One attempt at delivering an intent: find its handler, call it, and judge the outcome."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from takeback.resources.calls.resource import Call, KnownCall, look
 from takeback.senders import registry
 
 Fetch = Callable[[Any, str], Any]
-"""The whole of a value, from its view and the name of its content."""
+"""Returns a whole value, from its redacted view and the name of its blob."""
 
 
 class Manner(msgspec.Struct, frozen=True):
-    """How it is delivered here."""
+    """The settings for deliveries on this machine."""
 
     first_pause_s: float = 1.0
     longest_pause_s: float = 3600.0
@@ -35,7 +35,7 @@ class Manner(msgspec.Struct, frozen=True):
 
 
 class Delivery:
-    """Makes attempts."""
+    """The attempts at delivering intents."""
 
     def __init__(self, fetch: Fetch, clock: Clock, manner: Manner) -> None:
         self._fetch = fetch
@@ -43,13 +43,13 @@ class Delivery:
         self._manner = manner
 
     def __call__(self, queued: Queued) -> AttemptOutcome:
-        """Make one attempt. Whatever happens is an outcome."""
+        """Make one attempt. Any error becomes an outcome."""
         attempt = queued.attempts + 1
         try:
             call = self.call(queued)
             send = self._sender(queued, call)
         except TakebackError as error:
-            # Its arguments are lost, or there is no such function: it does not get better by itself.
+            # Its arguments are lost, or there is no such function: retrying does not help.
             why = error.message + (f" ({error.hint})" if error.hint else "")
             return self._failed(queued, attempt, DeliveryFailed(why, permanent=True, unsure=False))
         try:
@@ -58,17 +58,17 @@ class Delivery:
             return _delivered(queued, attempt, send())
         except DeliveryFailed as failed:
             return self._failed(queued, attempt, failed)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  somebody else's function
+        except (Exception, SystemExit) as error:  # noqa: BLE001  the user's function
             refused = isinstance(error, ConnectionRefusedError)
             return self._failed(queued, attempt, DeliveryFailed(said(error), unsure=not refused))
 
     def late(self, queued: Queued) -> AttemptOutcome:
-        """What is to be said of an attempt that did not end in time."""
+        """Return the outcome of an attempt that did not end in time."""
         why = f"it had not ended after {queued.deferred.timeout_s:g} s"
         return self._failed(queued, queued.attempts + 1, DeliveryFailed(why))
 
     def call(self, queued: Queued) -> Call:
-        """The intent as its handlers see it."""
+        """Return the call that the handlers of an intent get."""
         deferred = queued.deferred
         given = self._fetch(deferred.arguments, deferred.full)
         args, kwargs, key = given["args"], given["kwargs"], deferred.delivery_key
@@ -99,7 +99,7 @@ class Delivery:
 
 
 def pause_s(manner: Manner, attempt: int) -> float:
-    """Twice as long each time, and by chance, so that those who failed together do not come back together."""
+    """Return the pause before the next attempt: doubled each time, with jitter to spread simultaneous failures."""
     longest_s: float = min(manner.longest_pause_s, manner.first_pause_s * 2 ** min(attempt - 1, 40))
     return longest_s * random.uniform(0.5, 1.5)
 
@@ -109,11 +109,11 @@ def known(queued: Queued, call: Call) -> KnownCall:
 
 
 def _found(queued: Queued, call: Call) -> Any:
-    """What its check finds of an attempt that had no answer; ABSENT where there is no check, too."""
+    """Return what the check finds of an attempt without an answer; ABSENT also if there is no check."""
     try:
         return look(known(queued, call)) if queued.deferred.check else ABSENT
     except BackendError as error:
-        raise DeliveryFailed(f"its check cannot tell: {error.message}") from error
+        raise DeliveryFailed(f"its check failed: {error.message}") from error
 
 
 def _called(function: declare.Function, call: Call, id: str) -> Any:
@@ -135,9 +135,9 @@ async def _awaited(given: Any) -> Any:
 
 def _delivered(queued: Queued, attempt: int, result: Any, *, found: bool = False) -> AttemptOutcome:
     try:
-        # Encoded, since a value may be like a string and yet be none.
+        # Encoded and decoded, because a subclass of str may not be a plain string.
         kept = msgspec.json.decode(msgspec.json.encode(plain(result)))
     except (UsageError, TypeError, ValueError):
-        kept = None  # it was delivered; what cannot be kept is not needed for that
+        kept = None  # it was delivered, although its result cannot be stored
     word = IntentDelivered(queued.id, attempt, shortened(view(kept)), found=found)
     return AttemptOutcome(queued, word, kept)

@@ -1,4 +1,4 @@
-"""What a worker tells OpenTelemetry, where its API is installed; else nothing."""
+"""Metrics of a worker for OpenTelemetry, if its API is installed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from takeback.core.intents import AttemptOutcome, IntentAttempted, IntentDeliver
 from takeback.ports.outbox import Outbox
 
 _at_work: list[Outbox] = []
-"""The outboxes on which a worker of this process is at work: those the gauge observes."""
+"""The outboxes with a worker in this process, which the gauge observes."""
 
 
 @functools.cache
 def _made() -> tuple[Any, Any]:
-    """The counter of attempts and the histogram of delays, made once in a process; None without OpenTelemetry."""
+    """Return the attempts counter and the delay histogram, made once per process; None without OpenTelemetry."""
     try:
         from opentelemetry import metrics
     except ImportError:
@@ -54,7 +54,7 @@ class Instruments:
         _at_work.remove(self._outbox)
 
     def count(self, outcome: AttemptOutcome) -> None:
-        """One attempt has ended."""
+        """Count one ended attempt."""
         if self._attempts is None:
             return
         word, queued = outcome.word, outcome.queued

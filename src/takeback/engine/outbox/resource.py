@@ -1,5 +1,5 @@
-"""The outbox as something that can be taken back: what is pending is cancelled, what was delivered is compensated
-where its handler knows how, and else it is said that it cannot be."""
+"""The outbox as a resource: a pending intent is cancelled, a delivered one is compensated if its handler can.
+Otherwise the report says that it cannot be taken back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CANCELLED = crash_points.crash_point("outbox-cancelled")
 
 
 class OutboxResource:
-    """What runs want to be sent."""
+    """The resource of intents."""
 
     name = RESOURCE
     traits = Traits(external=True)
@@ -37,7 +37,7 @@ class OutboxResource:
         call: Callable[[Queued], Call],
         bury: Callable[[], None],
     ) -> None:
-        """`bury` gives up the claims of workers that are gone."""
+        """Take back intents in `outbox`. `bury` frees the claims of dead workers."""
         self._outbox = outbox
         self._latest = latest
         self._call = call
@@ -53,7 +53,7 @@ class OutboxResource:
             return ABSENT
         if queued.state not in GONE:
             return recorded
-        # One that was cancelled after an attempt without an answer may be there all the same.
+        # An intent cancelled after an attempt without an answer may still have been delivered.
         return Version(recorded.id, data={"in_doubt": True}) if queued.unsure else ABSENT
 
     def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
@@ -93,14 +93,14 @@ class OutboxResource:
         if queued.state is IntentState.DELIVERED:
             return self._compensated(swap, queued)
         if queued.busy:
-            why = f"{queued.deferred.about} is being delivered, and nobody can tell yet"
+            why = f"{queued.deferred.about} is being delivered, and the outcome is not known yet"
             return Swapped(swap.target, Did.UNVERIFIABLE, swap.present, verified=False, why=why)
         if queued.unsure:
             return self._doubted(swap, queued)
         return Swapped(swap.target, Did.CANCELLED, ABSENT, verified=True)
 
     def _cancelled(self, id: str, rollback: str) -> Queued:
-        """Cancel it. An attempt that is being made is waited for: it ends with its timeout at the latest."""
+        """Cancel an intent. Wait for a running attempt, which ends with its timeout at the latest."""
         queued = self._outbox.cancel(id, rollback)
         deadline = time.monotonic() + queued.deferred.timeout_s + GRACE_S
         while queued.busy and time.monotonic() < deadline:
@@ -115,18 +115,18 @@ class OutboxResource:
         try:
             call = self._call(queued)
         except CorruptionError as error:
-            why = f"what it was given is lost, so no handler can be asked: {error.message}"
+            why = f"its arguments are lost, so no handler can be called: {error.message}"
             return Swapped(swap.target, Did.FAILED, swap.present, verified=False, why=why)
         return undone(swap, known(queued, call))
 
     def _doubted(self, swap: Swap, queued: Queued) -> Swapped:
-        """Its check has the last word on one that may have been delivered by an attempt without an answer."""
+        """Let the check decide about an intent that an attempt without an answer may have delivered."""
         if queued.deferred.check:
             try:
                 if look(known(queued, self._call(queued))) is ABSENT:
                     return Swapped(swap.target, Did.CANCELLED, ABSENT, verified=True)
             except (BackendError, CorruptionError):
-                pass  # nobody can tell, which is what is said below
+                pass  # still unknown, as reported below
             else:
                 return self._compensated(swap, queued)
         why = self._unsure(queued)
@@ -136,11 +136,11 @@ class OutboxResource:
         return f"{queued.deferred.about} was delivered {_at(queued.changed_us)} and cannot be taken back"
 
     def _unsure(self, queued: Queued) -> str:
-        # Its attempt had no answer, or one that leaves open what was done before: a command that ended with an error.
+        # Its attempt had no answer, or an inconclusive one: a command that failed may have sent it before.
         return f"{queued.deferred.about} was cancelled, but an attempt before that may have delivered it"
 
 
 def _at(us: int) -> str:
-    """When something happened, as a person here would say it."""
+    """Return a time as text for people, in local time."""
     then, now = time.localtime(us // 10**6), time.localtime()
     return time.strftime("at %H:%M" if then[:3] == now[:3] else "on %Y-%m-%d at %H:%M", then)

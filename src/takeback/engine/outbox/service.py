@@ -1,7 +1,7 @@
-"""The service that delivers an outbox: a worker, with the webhooks, notifiers, metrics and health file beside it.
+"""The service that delivers an outbox: a worker with its webhooks, notifiers, metrics and health file.
 
-Webhooks hear of every event, notifiers of each dead letter, from a thread of their own: a receiver that hangs
-does not hold up a delivery.
+Webhooks receive every event, notifiers each dead letter, from a separate thread: a receiver that hangs does not
+delay a delivery.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from takeback.ports.outbox import Outbox
 
 BEAT_S = 1.0
 LAST_S = 5.0
-"""How long the end of a service waits for what is just being told. The next service tells what was not told."""
+"""How long the end of a service waits for pending messages to webhooks. The next service sends the rest."""
 
 
 class ServiceListener:
-    """What a service reports while it works; each method does nothing until a caller overrides it."""
+    """The reports of a working service. Each method does nothing unless it is overridden."""
 
     def told(self, outcome: AttemptOutcome) -> None:
-        """Hear of an outcome that was recorded."""
+        """Receive an outcome that was recorded."""
 
     def beat(self, tally: Tally) -> None:
-        """Hear how it goes, about once a second."""
+        """Receive the progress, about once a second."""
 
     def away(self, error: BackendError) -> None:
-        """Hear, once, that the store cannot be reached and is waited for."""
+        """Receive, once, that the store cannot be reached and the service waits for it."""
 
     def back(self) -> None:
-        """Hear that the store can be reached again."""
+        """Receive that the store can be reached again."""
 
     def failed(self, why: str) -> None:
-        """Hear what a webhook or a notifier did not receive, and why. Called from the thread that tells them."""
+        """Receive what a webhook or a notifier did not get, and why. Called from the thread that sends to them."""
 
 
 class OutboxService:
-    """A worker of one outbox, and everything that others hear of its work."""
+    """A worker of one outbox, and all reports about its work."""
 
     def __init__(
         self,
@@ -66,8 +66,9 @@ class OutboxService:
         concurrency: int = 4,
         listener: ServiceListener | None = None,
     ) -> None:
-        """`source` names the workspace in what notifiers receive; `health` is a file that says how it goes."""
+        """Serve `outbox`. `source` names the workspace in messages to notifiers; `health` is the health file."""
         self._outbox = outbox
+        self._audit = audit
         self._source = source
         self._health = health
         self._listener = listener or ServiceListener()
@@ -87,12 +88,12 @@ class OutboxService:
 
     @property
     def tally(self) -> Tally:
-        """What it has done so far."""
+        """The counts so far."""
         return self._worker.tally
 
     @property
     def stop(self) -> threading.Event:
-        """What ends it when set: once its deliveries have ended, and nothing is lost."""
+        """The event that stops the service after its current deliveries; nothing is lost."""
         return self._worker.stop
 
     @property
@@ -100,11 +101,15 @@ class OutboxService:
         """What webhooks and notifiers did not receive, and why."""
         return self._teller.failures
 
-    def run(self, *, once: bool = False, run: str = "") -> Tally:
-        """Deliver until `stop` is set; with `once` until nothing is due now, of all or of one `run`.
+    def check(self) -> None:
+        """Raise UsageError if the settings of a webhook make no sense."""
+        self._audit.check()
 
-        A store that is away is waited for; with `once`, or once `stop` is set, it is an error. With `once` it ends
-        when the webhooks were told, too, but what delivers for one `run` does not wait long for them.
+    def run(self, *, once: bool = False, run: str = "") -> Tally:
+        """Deliver until `stop` is set; with `once`, until nothing is due now, of all runs or of one `run`.
+
+        If the store is unreachable the service waits; with `once`, or after `stop` is set, that is an error. With
+        `once` it also waits for the webhooks, but not for long if it delivers for one `run`.
         """
         self._teller.start()
         try:
@@ -157,7 +162,7 @@ class OutboxService:
 
 
 class _Teller:
-    """The thread that tells webhooks and notifiers until it is closed; everything once at least."""
+    """The thread that sends to webhooks and notifiers until it is closed, everything at least once."""
 
     def __init__(
         self, audit: Audit, notifiers: Callable[[], Sequence[str]], failed: Callable[[str], None]
@@ -172,17 +177,17 @@ class _Teller:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to tell."""
+        """Start the thread."""
         self._over.clear()
         self._thread = threading.Thread(target=self._run, name="takeback-teller", daemon=True)
         self._thread.start()
 
     def letter(self, message: str, found: list[Any]) -> None:
-        """Tell the notifiers of a dead letter."""
+        """Send a dead letter to the notifiers."""
         self._letters.put((message, found))
 
     def close(self, *, wait: bool) -> None:
-        """Tell the rest; with `wait` all of it, else what can be told soon."""
+        """Send the rest; with `wait` all of it, otherwise what can be sent soon."""
         self._over.set()
         if self._thread:
             self._thread.join(None if wait else LAST_S)
@@ -195,7 +200,7 @@ class _Teller:
                 self._tell()
             self._tell()
         except Exception:
-            if not self._is_left:  # what it meets in a workspace that was closed meanwhile is not a failure
+            if not self._is_left:  # an error because the workspace was closed meanwhile is not a failure
                 raise
 
     def _tell(self) -> None:
@@ -205,13 +210,13 @@ class _Teller:
             for failed in self._audit.pump():
                 self._failed(failed)
         except BackendError as error:
-            # The worker reports a store that is away. Nothing is lost: the journal is the queue.
+            # The worker reports an unreachable store. Nothing is lost: the journal is the queue.
             if not error.retryable:
                 self._failed(error.message)
         except TakebackError as error:
             self._failed(error.message)
         except OSError as error:
-            self._failed(f"how far the webhooks are told cannot be noted: {error.strerror}")
+            self._failed(f"the progress of the webhooks cannot be saved: {error.strerror}")
 
     def _notify(self, message: str, found: list[Any]) -> None:
         from takeback.workflows.notify import send  # most services never have a dead letter
@@ -224,7 +229,7 @@ class _Teller:
             try:
                 send(notifier, message, found)
             except BackendError as error:
-                # It stays in the list of dead letters; only this way of telling it failed.
+                # It stays in the list of dead letters; only this notification failed.
                 self._failed(error.message)
 
     def _failed(self, why: str) -> None:

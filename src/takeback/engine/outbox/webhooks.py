@@ -1,7 +1,7 @@
-"""Telling webhooks of every event: in order, signed, each message until it is received.
+"""Sending every event to webhooks: in order, signed, each message until it is received.
 
-It is not done by intents of the outbox: those are what runs did, and an undo would find the telling as the last thing
-that happened. The journal itself is the queue here; all that is kept is how far each webhook is.
+This does not use intents of the outbox: intents belong to runs, and an undo would find the sending as the last
+thing that happened. The journal itself is the queue; only the position of each webhook is stored.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ SENT = crash_points.crash_point("audit-sent")
 
 TIMEOUT_S = 30.0
 MESSAGES_MAX = 20
-"""So many are sent to one webhook before the worker looks after something else."""
+"""The most messages sent to one webhook before the worker turns to something else."""
 SKIPPED_MAX = 10_000
-"""After so many events that a webhook does not want it is noted that they need not be looked at again."""
+"""After this many unwanted events the position is saved, so that they are not read again."""
 
 
 class Webhook(msgspec.Struct, frozen=True):
-    """Where events go."""
+    """A receiver of events."""
 
     url: str
     secret: str = ""
     types: tuple[str, ...] = ()
-    """Only these; all where it is empty."""
+    """The types to send; if empty, all."""
 
     @property
     def name(self) -> str:
-        """What it is known by: another address or another choice is another webhook, told from the beginning."""
+        """The stored name. Another address or other types make another webhook, which gets all events again."""
         return digest(msgspec.json.encode([self.url, sorted(self.types)])).partition(":")[2][:16]
 
 
 class Audit:
-    """Tells the webhooks of one workspace."""
+    """The sender to the webhooks of one workspace."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class Audit:
         self._pause_s = pause_s
 
     def check(self) -> None:
-        """Raises UsageError where the settings of a webhook make no sense."""
+        """Raise UsageError if the settings of a webhook make no sense."""
         self._webhooks()
 
     def pump(self) -> list[str]:
-        """Tell each webhook what is new; gives what did not get through, in words."""
+        """Send new events to each webhook. Return the failures as text."""
         return [failed for one in self._webhooks() if (failed := self._tell(one))]
 
     def _tell(self, one: Webhook) -> str:
@@ -99,8 +99,8 @@ class Audit:
         return ""
 
     def _failed(self, one: Webhook, mark: WebhookMark, failed: DeliveryFailed) -> str:
-        """Note when to try again. It is never given up: a log for others must not have a hole."""
+        """Note when to try again. A message is never given up: an audit log must not have a gap."""
         pause_s = self._pause_s(mark.failed + 1) if failed.again_s is None else failed.again_s
         why, again_us = redact(failed.message), self._clock.now_us() + int(pause_s * 1e6)
         self._marks.write(one.name, WebhookMark(mark.after, mark.through, mark.failed + 1, again_us, why))
-        return f"{webhook.about(one.url, {})} did not take events {mark.after + 1} to {mark.through}: {why}"
+        return f"{webhook.about(one.url, {})} did not accept events {mark.after + 1} to {mark.through}: {why}"

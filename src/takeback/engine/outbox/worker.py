@@ -1,13 +1,13 @@
-"""The worker of the outbox: claim what is due, deliver it, record what came of it; until it is told to stop.
+"""The worker of the outbox: claim what is due, deliver it and record the outcome, until it is stopped.
 
-One thread claims, begins, renews and records, all of it in batches; some others deliver. A delivery that does not end
-in time is given up: its thread is left behind, and what it says later does not count any more.
+One thread claims, begins, renews and records, all in batches; others deliver. A delivery that does not end in time
+is given up: its thread is abandoned, and its later result is ignored.
 
-As many attempts begin as there are threads to make them; and some more where deliveries are quick, so that no thread
-waits for the next commit (`Pace`).
+As many attempts begin as there are threads, and a few more if deliveries are quick, so that no thread waits for the
+next commit (`Pace`).
 
-A store that goes away is waited for. What it did of what it was asked last is then not known (a claim, a begin), so
-once nothing is in hand any more, all that this worker may hold is given back.
+If the store becomes unreachable the worker waits. Whether the store carried out the last request (a claim, a begin)
+is then unknown, so once the worker has nothing in hand it frees all claims that it may hold.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ LEASE_S = 60.0
 TICK_S = 0.02
 IDLE_S = 0.5
 STALLED_S = 0.2
-"""What has begun and finds no thread for so long has not begun after all."""
+"""An attempt that began but got no thread for this long is marked as not begun."""
 AWAY_S = 1.0
-"""Between two looks at a store that is away; each look is patient itself."""
+"""The pause between two tries to reach the store; each try itself waits too."""
 LATE_S = 5.0
-"""What a delivery has beyond its own timeout before it is given up."""
+"""The time beyond its own timeout after which a delivery is given up."""
 
 
 class Tally(msgspec.Struct):
-    """What a worker has done."""
+    """The counts of a worker."""
 
     delivered: int = 0
     failed: int = 0
     dead: int = 0
     lost: int = 0
-    """Deliveries whose claim was somebody else's by the time they ended."""
+    """Deliveries whose claim another worker had by the time they ended."""
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Who holds a claim: a process, told by more than its number, and which worker of it."""
+    """The owner of a claim: a process, identified by more than its number, and a worker in it."""
 
     process: Process
     worker: str
@@ -80,8 +80,8 @@ class Worker:
         beat: Callable[[Tally], None] = lambda _: None,
         away: Callable[[BackendError], None] = lambda _: None,
     ) -> None:
-        """`told` hears of each outcome that was recorded, `beat` of how it goes, several times a second, and `away`
-        of a store that cannot be reached."""
+        """Deliver intents of `outbox`. `told` is called with each recorded outcome, `beat` with the counts several
+        times a second, and `away` when the store cannot be reached."""
         self.tally = Tally()
         self.stop = threading.Event()
         self._outbox = outbox
@@ -96,28 +96,28 @@ class Worker:
         self._owner = msgspec.json.encode(owner).decode()
         self._pace = Pace(concurrency)
         self._claimed: deque[Queued] = deque()
-        """Held, and not begun."""
+        """Claimed, not begun."""
         self._work: queue.SimpleQueue[Queued | None] = queue.SimpleQueue()
         """Begun, and waiting for a thread."""
         self._done: queue.SimpleQueue[tuple[AttemptOutcome, float]] = queue.SimpleQueue()
-        """What came of it, and how long that took."""
+        """Outcomes, and how long each delivery took."""
         self._news = threading.Event()
         self._held: dict[str, Queued] = {}
         self._taken: dict[str, float] = {}
-        """Since when a thread has had it."""
+        """The time at which a thread took each intent."""
         self._renewed = 0.0
         self._moved = 0.0
-        """When an attempt last began or ended."""
+        """The time at which an attempt last began or ended."""
         self._threads = 0
         self._unsaid: list[AttemptOutcome] = []
         self._is_new = True
         self._strayed = False
-        """Whether the store may have claims of ours that are not in hand."""
+        """True if the store may have claims of this worker that it does not know of."""
 
     def run(self, *, once: bool = False, run: str = "") -> Tally:
-        """Deliver until `stop` is set; with `once` until nothing is due now.
+        """Deliver until `stop` is set; with `once`, until nothing is due now.
 
-        A store that is away is waited for; with `once`, or once `stop` is set, it is an error.
+        If the store is unreachable the worker waits; with `once`, or after `stop` is set, that is an error.
         """
         try:
             while not self.stop.is_set() and self._goes_on(once=once, run=run):
@@ -126,7 +126,7 @@ class Worker:
             self._outbox.free(self._owner)
         except BaseException as error:
             if isinstance(error, BackendError) and error.retryable:
-                raise self._left_behind(error) from error  # its claims are told by their lease
+                raise self._left_behind(error) from error  # its claims end with their lease
             self._outbox.free(self._owner)
             raise
         finally:
@@ -136,7 +136,7 @@ class Worker:
         return self.tally
 
     def _goes_on(self, *, once: bool, run: str) -> bool:
-        """One turn; False where that was all."""
+        """Take one turn. Return False if nothing is left to do."""
         try:
             goes_on = self._turn(once=once, run=run)
             self._beat(self.tally)
@@ -150,7 +150,7 @@ class Worker:
         return True
 
     def _turn(self, *, once: bool, run: str) -> bool:
-        """Claim, begin, record, and wait where there is nothing to do; False where that was all."""
+        """Claim, begin and record; wait if there is nothing to do now. Return False if nothing is left to do."""
         if self._is_new:
             bury(self._outbox)
             self._is_new = False
@@ -169,7 +169,7 @@ class Worker:
         return True
 
     def _claim(self, run: str) -> int:
-        # Enough that no thread waits for a claim, and no more: what is held here nobody else can deliver.
+        # Enough that no thread waits for a claim, and no more: other workers cannot deliver what is claimed here.
         limit = 2 * self._pace.limit - len(self._held)
         claimed = self._outbox.claim(self._owner, limit, self._lease_s, run=run)
         crash_points.reach(CLAIMED)
@@ -178,7 +178,7 @@ class Worker:
         return len(claimed)
 
     def _begin(self) -> None:
-        """Say that attempts begin, and hand them to the threads."""
+        """Record that attempts begin, and hand them to the threads."""
         begun, chosen = len(self._held) - len(self._claimed), list[Queued]()
         while self._claimed and self._pace.allows(self._claimed[0], begun + len(chosen)):
             chosen.append(self._claimed.popleft())
@@ -192,7 +192,7 @@ class Worker:
             self._start_thread()
 
     def _take_back(self) -> list[Queued]:
-        """What has begun and no thread has taken: it has not, after all."""
+        """Mark as not begun what no thread has taken yet, and return it."""
         found: list[Queued] = []
         try:
             while queued := self._work.get_nowait():
@@ -202,12 +202,12 @@ class Worker:
         return self._start(found, begun=False)
 
     def _start(self, every: list[Queued], *, begun: bool) -> list[Queued]:
-        """Say that these attempts begin, or have not begun; gives those that are still ours. The rest is let go."""
+        """Record that these attempts begin, or have not begun. Return those still claimed; forget the rest."""
         mine: frozenset[str] = frozenset()
         try:
             mine = self._outbox.start(every, begun=begun) if every else mine
         finally:
-            # All of them where the store is away: nobody knows what it has heard.
+            # All of them if the store is unreachable: what it has recorded is unknown.
             for queued in every:
                 if queued.id not in mine:
                     self._let_go(queued.id)
@@ -218,7 +218,7 @@ class Worker:
         threading.Thread(target=self._deliver_all, name="takeback-courier", daemon=True).start()
 
     def _deliver_all(self) -> None:
-        """What one thread does."""
+        """Deliver intents until the queue holds None: the body of a thread."""
         while (queued := self._work.get()) is not None:
             self._taken[queued.id] = began = time.monotonic()
             crash_points.reach(STARTED)
@@ -229,7 +229,7 @@ class Worker:
                 self._news.set()
 
     def _record(self, *, wait: bool) -> int:
-        """Record what the threads said, hold the rest longer, give up what takes too long; gives how many ended."""
+        """Record outcomes, renew the other claims, give up what takes too long. Return how many ended."""
         outcomes = self._ended(wait=wait)
         ended = len(outcomes)
         outcomes += [self._late(id) for id in self._too_late()]
@@ -254,18 +254,18 @@ class Worker:
         return ended
 
     def _settled_before(self) -> frozenset[str]:
-        """Those that were recorded when the answer of the store was lost."""
+        """Return the outcomes that the store recorded although its answer was lost."""
         said = self._unsaid if self._strayed else []
         return frozenset(one.queued.id for one in said if _is_recorded(self._outbox.get(one.queued.id), one))
 
     def _left_behind(self, error: BackendError) -> BackendError:
-        """The store is away at the end of this worker."""
+        """Return the error for a worker that ends while the store is unreachable, with what it had in hand."""
         count = len(self._held) + len(self._unsaid)
         if not count:
             return error
         what = "an intent was" if count == 1 else f"{count} intents were"
         return BackendError(
-            f"{error.message}. Meanwhile {what} in hand, to be delivered again with the same key",
+            f"{error.message}. Meanwhile {what} being delivered, and will be delivered again with the same key",
             hint=error.hint,
             retryable=True,
         )
@@ -275,7 +275,7 @@ class Worker:
         self._taken.pop(id, None)
 
     def _ended(self, *, wait: bool) -> list[AttemptOutcome]:
-        """What the threads said of what is still held."""
+        """Return the outcomes of intents that are still claimed."""
         found: list[AttemptOutcome] = []
         if wait:
             self._news.wait(TICK_S)
@@ -298,7 +298,7 @@ class Worker:
         ]
 
     def _late(self, id: str) -> AttemptOutcome:
-        # Its thread may never come back: another one takes its place.
+        # Its thread may never come back: start another in its place.
         self._start_thread()
         return self._deliver.late(self._held[id])
 
@@ -316,12 +316,15 @@ class Worker:
         self._told(outcome)
 
     def _drain(self) -> None:
-        """Let what is in the hands of a thread come to its end; what is not is given back."""
+        """Wait for the deliveries that a thread has taken, and drop the rest.
+
+        Outcomes that the store did not record while it was away are recorded now: else they would be delivered again.
+        """
         for queued in [*self._claimed, *self._take_back()]:
             self._let_go(queued.id)
         self._claimed.clear()
-        while self._held:
-            self._record(wait=True)
+        while self._held or self._unsaid:
+            self._record(wait=bool(self._held))
 
     def _idle_s(self) -> float:
         due_us = self._outbox.next_due_us()
@@ -330,18 +333,18 @@ class Worker:
 
 
 def bury(outbox: Outbox) -> None:
-    """Give up what workers hold that are gone: on one machine nobody has to wait for their lease."""
+    """Free the claims of dead workers on this machine, so that they need not expire first."""
     for owner in outbox.owners():
         try:
             process = msgspec.json.decode(owner, type=Owner).process
         except msgspec.DecodeError:
-            continue  # not one of ours; its lease will tell
+            continue  # not one of ours; its lease will expire
         if process.host == processes.this_process().host and not processes.is_alive(process):
             outbox.free(owner)
 
 
 def _is_recorded(found: Queued | None, outcome: AttemptOutcome) -> bool:
-    """Whether this is how an intent stands since that outcome: nobody has claimed it after that."""
+    """Return whether the outcome is recorded and the intent was not claimed again since."""
     word, queued = outcome.word, outcome.queued
     if found is None or found.fence != queued.fence:
         return False
@@ -354,7 +357,7 @@ _WEIGHT = 1 / 8
 
 
 class Pace:
-    """Follows how long deliveries take."""
+    """The number of attempts to begin ahead, from how long deliveries take."""
 
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
@@ -362,24 +365,24 @@ class Pace:
         self._ahead = 0
 
     def took(self, seconds: float) -> None:
-        """So long took one delivery."""
+        """Note how long one delivery took."""
         self._mean_s += (seconds - self._mean_s) * (_WEIGHT if self._mean_s else 1)
         self._ahead = min(AHEAD_MAX, int(self._concurrency * AHEAD_S / max(self._mean_s, 1e-6)))
 
     def stalled(self) -> None:
-        """What began ahead found no thread: as long as nothing has ended, nothing does so."""
+        """Stop beginning ahead until a delivery has ended: attempts found no thread."""
         self._mean_s, self._ahead = AHEAD_S * self._concurrency * 2, 0
 
     @property
     def limit(self) -> int:
-        """How many may have begun at a time."""
+        """The most attempts that may have begun at a time."""
         return self._concurrency + self._ahead
 
     @property
     def low(self) -> int:
-        """With so few left that no thread has taken, it is time to begin more."""
+        """If at most this many attempts wait for a thread, it is time to begin more."""
         return self._ahead // 2
 
     def allows(self, queued: Queued, begun: int) -> bool:
-        """Whether this one may begin where so many have."""
+        """Return whether this attempt may begin when `begun` others have."""
         return begun < self._concurrency or (not queued.attempts and begun < self.limit)

@@ -1,4 +1,4 @@
-"""Waiting for an open action to end, and saying so: whoever asked for an undo should not look at nothing."""
+"""Waiting for an open action to end, and reporting that to the user."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _log = logging.getLogger("takeback")
 
 
 class BusyWait:
-    """One wait, from its beginning."""
+    """One wait, timed from its beginning."""
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
         self._told = False
 
     def a_moment(self, history: History, action: RecordedAction) -> None:
-        """Wait a little for this action; RunBusy when that has been long enough, or would be for ever.
+        """Wait briefly for this action. Raise RunBusy after the whole wait, or at once if it would never end.
 
-        Not under the lock: the action needs it to end.
+        Called without the lock, which the action needs to end.
         """
         waited_s = time.monotonic() - self._began_s
         if asks(history, action):
             raise RunBusy(
-                f"this was asked from inside {action.id} ({action.name}), which has not ended; nothing was done",
-                hint="run it as a command of its own, with nothing before, after or around it",
+                f"this command runs inside {action.id} ({action.name}), which has not ended; nothing was done",
+                hint="run it as a separate command, with nothing before, after or around it",
             )
         if is_mine(action) or waited_s > BUSY_WAIT_S:
             raise RunBusy(
@@ -50,11 +50,11 @@ class BusyWait:
 
 
 def refuse_background(tracker: Tracker, actions: Iterable[str]) -> None:
-    """While what it started is at work, an action would go on writing over what was put back."""
+    """Raise RunBusy if one of these actions has running processes, which would overwrite what is put back."""
     history = tracker.ledger.history
     chosen = frozenset(actions)
     for action in history.open_actions(Life.BACKGROUND):
-        # Where there is nothing to take back yet, there may be in a moment.
+        # If there is nothing to take back yet, there may be in a moment.
         if action.id not in chosen and (chosen or not action.processes):
             continue
         if living := tracker.living(action.id):
@@ -66,7 +66,7 @@ def refuse_background(tracker: Tracker, actions: Iterable[str]) -> None:
         if tracker.lives_on(action):
             raise RunBusy(
                 f"{action.id} ({action.name}) is at work in the background; nothing was taken back",
-                hint=f"have its agent stop it; if it is over already, say so: takeback resume {action.stream}",
+                hint=f"let its agent stop it; if it has already ended, run: takeback resume {action.stream}",
             )
 
 
@@ -74,16 +74,16 @@ def _how_it_ends(history: History, action: RecordedAction) -> str:
     run = history.runs.get(action.stream)
     if run and run.began.detached:
         return (
-            "wait for it to end; if nothing is at work there, as when you refused it or its agent is gone, say so: "
+            "wait for it to end; if it is not running, because you refused it or its agent is gone, run: "
             f"takeback resume {run.id}"
         )
     return "wait for it to end, or stop it, and try again"
 
 
 def asks(history: History, action: RecordedAction) -> bool:
-    """Whether it is from inside of this action that it is waited for, so that it would never end.
+    """Return True if this process runs inside `action`, so that waiting for it would deadlock.
 
-    All calls of an agent are below its process. Of these it is the one that names us.
+    All calls of an agent are children of the agent; among them, pick the one whose command mentions takeback.
     """
     process = action.process
     if process is None or process.pid == os.getpid() or process not in processes.lineage():
@@ -93,6 +93,6 @@ def asks(history: History, action: RecordedAction) -> bool:
 
 
 def is_mine(action: RecordedAction) -> bool:
-    """Whether this very process is at work on it, so that waiting for it would never end."""
+    """Return whether this process itself runs the action, so that waiting for it would deadlock."""
     process = action.process
     return process is not None and process.pid == os.getpid()

@@ -1,4 +1,4 @@
-"""What a rollback will have done, and has done, about each target."""
+"""The outcome of a rollback for each target: planned, then actual."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from takeback.core import events as e
-from takeback.core.change import OUTSIDE, Change
+from takeback.core.change import OF_PATHS, Change
+from takeback.core.folds import is_doubtful
 from takeback.core.history import History
 from takeback.core.rollback import Do, OnConflict, Planned
-from takeback.engine.rollback.paths import AT_PATHS
-from takeback.engine.runs.recorded_calls import is_doubtful
 from takeback.ports.resource import Resource, Swap, Swapped
 
 _DID = {
@@ -25,12 +24,14 @@ _DID = {
     Do.CONFLICT: e.Did.CONFLICT,
 }
 
-_AT_PATHS = (*AT_PATHS, OUTSIDE)
 WRITES = (Do.RESTORE, Do.REMOVE, Do.MERGE, Do.COMPENSATE, Do.CANCEL)
 
 
 def foreseen(item: Planned) -> e.Did:
-    """What will have been done if all goes well. What nobody can tell stays open, for whoever can."""
+    """Return the outcome to record if the swap succeeds.
+
+    It is UNVERIFIABLE if nothing can check it, so that a human can decide.
+    """
     if item.do is Do.LEAVE and (is_doubtful(item.present) or item.present.is_unknown):
         return e.Did.UNVERIFIABLE
     return _DID.get(item.do) or (e.Did.RESTORED if item.goal else e.Did.REMOVED)
@@ -46,7 +47,7 @@ def done(planned: e.Item, swapped: Swapped | None) -> e.Item:
 
 
 def written(planned: Change, swapped: Swapped) -> Change:
-    """What the rollback itself did to a target. A version that is not its own came from somebody after it."""
+    """Return the rollback's own change of a target. Any other version there was written by someone else later."""
     only_stamp = planned.before == planned.after
     unchanged = swapped.now.alike(planned.before) if only_stamp else swapped.now == planned.before
     if swapped.did is e.Did.CONFLICT or unchanged:
@@ -56,7 +57,7 @@ def written(planned: Change, swapped: Swapped) -> Change:
 
 
 def otherwise(item: Planned, do: Do, why: str, on_conflict: OnConflict) -> Planned:
-    """An item as its resource foresees it."""
+    """Return an item with what its resource foresees."""
     if do is Do.CONFLICT and on_conflict is OnConflict.KEEP:
         do = Do.KEEP
     goal = item.goal if do in WRITES else item.present
@@ -64,7 +65,10 @@ def otherwise(item: Planned, do: Do, why: str, on_conflict: OnConflict) -> Plann
 
 
 def in_order(resources: Iterable[Resource], began: e.RollbackBegan) -> Iterator[tuple[Resource, list[Swap]]]:
-    """Who swaps what, and when. What lies in a folder goes before the folder does, and comes after it."""
+    """Yield each resource with its swaps, in order.
+
+    What lies in a folder is removed before the folder, and restored after it.
+    """
     every, later = swaps_of(began.swaps, OnConflict(began.on_conflict)), []
     for resource in resources:
         swaps = [swap for swap in every if swap.target.resource == resource.name]
@@ -76,15 +80,16 @@ def in_order(resources: Iterable[Resource], began: e.RollbackBegan) -> Iterator[
 
 
 def swaps_of(changes: Iterable[Change], choice: OnConflict) -> list[Swap]:
-    """The writes of a plan, each of which knows whether another one has the same place."""
+    """Return the writes of a plan, each with whether another one writes the same path."""
     every = list(changes)
-    at = Counter(change.target.name for change in every if change.target.resource in _AT_PATHS)
+    at = Counter(change.target.name for change in every if change.target.resource in OF_PATHS)
     return [Swap(c.target, c.before, c.after, choice, at[c.target.name] > 1) for c in every]
 
 
 def as_whose(swap: Swap, history: History) -> Swap:
-    """A write that knows whether it overwrites a human's version: one that no action left there."""
-    entries = history.timeline(swap.target)
-    last = entries[-1] if entries else None
+    """Return the swap, marked if it overwrites a version that no action wrote: a human's."""
+    if not swap.present:
+        return swap  # there is nothing to overwrite, and nobody to ask for
+    last = next(history.latest_entries(swap.target), None)
     is_agents = last and history.actions[last.action].is_tool and last.change.after == swap.present
-    return msgspec.structs.replace(swap, overwrites_others=bool(swap.present) and not is_agents)
+    return msgspec.structs.replace(swap, overwrites_others=not is_agents)

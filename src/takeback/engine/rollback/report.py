@@ -1,4 +1,4 @@
-"""What a rollback did, or would do, in a form that reads well."""
+"""The report of a rollback: what it did or would do, for people and as data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES_SHOWN = 3
 _OPEN = ("conflict", "failed", "unverifiable")
 
 UNTOUCHED = "untouched"
-"""What would have been dealt with, had nothing else stood in the way."""
+"""Items that a stopped rollback would have handled if there were no conflict."""
 
 _ACHIEVED = ("restored", "removed", "compensated", "cancelled", "merged")
 
@@ -49,7 +49,7 @@ _WOULD = {
 
 
 class ReportItem(msgspec.Struct, frozen=True):
-    """One target, and what was done to it. In a preview, what would be done."""
+    """One target, and what was done to it or, in a preview, would be done."""
 
     target: Target
     did: str
@@ -57,9 +57,9 @@ class ReportItem(msgspec.Struct, frozen=True):
     why: str = ""
     blockers: tuple[str, ...] = ()
     minor: bool = False
-    """Nothing that a person would miss: only a time was put back, or nothing had to be done."""
+    """True if it hardly matters: only a time was put back, or nothing had to be done."""
     says: str = ""
-    """What was done, as a person would say it, where the name of the target does not say enough."""
+    """A description for people, if the name of the target is not enough."""
 
     @property
     def resource(self) -> str:
@@ -79,7 +79,7 @@ class ReportItem(msgspec.Struct, frozen=True):
 
 
 class RollbackReport(msgspec.Struct, frozen=True):
-    """The list of targets with what was done to each. `rollback` is empty where nothing was started."""
+    """The list of targets with what was done to each. `rollback` is empty if no rollback began."""
 
     rollback: str
     kind: str
@@ -89,45 +89,45 @@ class RollbackReport(msgspec.Struct, frozen=True):
     preview: bool = False
     finished_earlier: bool = False
     choices: tuple[str, ...] = ()
-    """What `--on-conflict` can be where it stopped, so that it would not stop again; nothing for a restore."""
+    """The values of `--on-conflict` with which it would not stop again; empty for a restore."""
     passed: tuple[str, ...] = ()
-    """Later actions that may have changed something where nobody can look now, and that were passed over."""
+    """Later actions that were skipped: they may have changed something that is now unreachable."""
     unknown: tuple[str, ...] = ()
-    """Actions of which nobody knows what they did besides what is listed here: effects elsewhere are not known."""
+    """Actions that may have had more effects elsewhere than this report lists."""
     beyond: tuple[str, ...] = ()
-    """Later actions that are known to have done what no undo reaches, of which nothing was found here."""
+    """Later actions that did something irreversible elsewhere and changed nothing here."""
     unsettled: tuple[str, ...] = ()
-    """Actions that an earlier undo has reported as unknown: without an id nothing more is done about them."""
+    """Actions that an earlier undo could not verify: only an undo with their id tries again."""
     others: tuple[str, ...] = ()
-    """Actions that stand in the way of an undo that stopped; empty where a human's changes do, too."""
+    """Actions that an undo stopped at; empty if a human's changes are in the way too."""
     others_too: bool = False
-    """Whether an undo of `of` and `others` together would not stop."""
+    """True if an undo of `of` and `others` together would not stop."""
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a conflict kept it from beginning, so that nothing was changed."""
+        """True if a conflict kept it from beginning, so that nothing was changed."""
         return self.verdict is Verdict.CONFLICT and not self.preview
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that was asked for is done and verified; in a preview, whether it would be done."""
+        """True if everything requested is done and verified; in a preview, if it would be done."""
         return self.verdict not in (Verdict.CONFLICT, Verdict.PARTIAL)
 
     def require_begun(self) -> RollbackReport:
-        """Return this report; raise ConflictError where a conflict kept it from beginning."""
+        """Return this report; raise ConflictError if a conflict kept it from beginning."""
         if self.is_stopped:
             raise ConflictError(str(self), hint=hint_of(self), report=self)
         return self
 
     def require_complete(self) -> RollbackReport:
-        """Return this report; raise ConflictError where it did not begin, RollbackIncomplete where more remains."""
+        """Return this report; raise ConflictError if it did not begin, RollbackIncomplete if something remains."""
         if self.verdict is Verdict.PARTIAL:
             hint = "the report names what remains; `takeback status` too"
             raise RollbackIncomplete(str(self), hint=hint, report=self)
         return self.require_begun()
 
     def with_unknown(self, more: tuple[str, ...]) -> RollbackReport:
-        """The same where these actions, of which nothing was found here, may have done something elsewhere."""
+        """Return this report with more actions that changed nothing here but may have done something elsewhere."""
         if not more:
             return self
         is_known = self.verdict in (Verdict.CLEAN, Verdict.NOTHING)
@@ -149,20 +149,20 @@ class RollbackReport(msgspec.Struct, frozen=True):
         return text + self._elsewhere()
 
     def _elsewhere(self) -> str:
-        stays = f" It stays what {_names(self.beyond)} did elsewhere." if self.beyond else ""
+        stays = f" What {_names(self.beyond)} did elsewhere stays." if self.beyond else ""
         unknown = f" Unknown: whether {_names(self.unknown)} did anything elsewhere." if self.unknown else ""
         return stays + unknown
 
     @property
     def achieved(self) -> list[ReportItem]:
-        """What a person would call taken back. What was kept, by choice or because it had to be, is not."""
+        """The items that were taken back. What was kept, by choice or by necessity, is not among them."""
         return [item for item in self.items if item.did in _ACHIEVED and not item.minor]
 
     def __repr__(self) -> str:
         return f"<RollbackReport {self.rollback or self.kind} {self.verdict}, {len(self.items)} items>"
 
     def grouped(self) -> list[tuple[str, list[Target]]]:
-        """Targets by what was done to them, in the order in which a person wants to hear it."""
+        """Return the targets by what was done to them, in the order of the report."""
         groups: dict[str, list[Target]] = {}
         for item in self.items:
             if not item.minor:
@@ -171,11 +171,11 @@ class RollbackReport(msgspec.Struct, frozen=True):
 
     @property
     def said(self) -> dict[Target, str]:
-        """How each target is named in the report, below the word for what was done, which is not said twice."""
+        """The text for each target in the report, without repeating what was done."""
         return {i.target: i.says.removesuffix(f" {i.did}") or i.target.said for i in self.items}
 
     def data(self) -> dict[str, Any]:
-        """The object that `undo --json` prints."""
+        """Return the object that `undo --json` prints."""
         return {
             "rollback": self.rollback or None,
             "kind": self.kind,
@@ -200,7 +200,7 @@ def of_plan(
     choices: tuple[str, ...] = (),
     unknown: tuple[str, ...] = (),
 ) -> RollbackReport:
-    """What a plan would do, or why it was not begun. `minor` are targets that follow from others."""
+    """Return the report of a plan that was not carried out. `minor` says which targets follow from others."""
     stopped = bool(plan.conflicts) and not preview
     items = tuple(
         ReportItem(
@@ -229,13 +229,13 @@ def of_plan(
 
 
 TRY_AGAIN = "try again"
-"""What a resource says of something that stands in the way only now."""
+"""The words with which a resource marks a conflict that is only temporary."""
 
 
 def hint_of(report: RollbackReport) -> str:
-    """How to go on from a conflict."""
+    """Return the hint for a conflict."""
     if not report.choices:
-        return "what stands in the way is named above; `--path` restores the rest, path by path"
+        return "the conflicts are named above; `--path` restores the rest, path by path"
     if any(item.did == "conflict" and TRY_AGAIN in item.why for item in report.items):
         # Another choice would not help.
         return "nothing is lost; try again when the other process is done, or end it"
@@ -244,7 +244,7 @@ def hint_of(report: RollbackReport) -> str:
 
 
 def is_minor(did: str, change: Change | Planned | None, *, follows: bool = False) -> bool:
-    """Whether a person would not miss it. `follows` says that it goes with another target."""
+    """Return whether an item hardly matters to people. `follows` means that it comes with another target."""
     if did == "already" or (follows and did not in _OPEN):
         return True
     if isinstance(change, Planned):

@@ -1,4 +1,4 @@
-"""What a restore would do: whatever leads from the present to a checkpoint, whoever did it."""
+"""The plan of a restore: all changes from the present to a checkpoint, whoever made the differences."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from takeback.core.change import ABSENT, OUTSIDE, Change, Target
 from takeback.core.entities import Checkpoint
 from takeback.core.history import History
 from takeback.core.rollback import Do, Planned
-from takeback.core.selection import Filter
+from takeback.core.selection import Filter, refuse_compacted
 from takeback.engine.tracking.tracker import Tracker
 from takeback.errors import ConflictError
 
 
 def refuse_pruned(tracker: Tracker, checkpoint: Checkpoint) -> None:
-    """Only what is kept can be put back."""
+    """Raise ConflictError if the content of the checkpoint was pruned, or its record compacted."""
+    refuse_compacted(checkpoint)
     for mark in _of_the_tree(tracker, checkpoint):
         if not tracker.observed[mark.resource].keeps(mark):
             raise ConflictError(
@@ -26,7 +27,7 @@ def refuse_pruned(tracker: Tracker, checkpoint: Checkpoint) -> None:
 
 
 def planned(tracker: Tracker, checkpoint: Checkpoint, wanted: Filter) -> tuple[Planned, ...]:
-    """The tree of the checkpoint, target by target."""
+    """Return the plan that restores the tree of the checkpoint, target by target."""
     return tuple(
         _restored(tracker, change, checkpoint.id)
         for mark in _of_the_tree(tracker, checkpoint)
@@ -36,8 +37,8 @@ def planned(tracker: Tracker, checkpoint: Checkpoint, wanted: Filter) -> tuple[P
 
 
 def left_alone(tracker: Tracker, checkpoint: Checkpoint) -> Iterator[Planned]:
-    """What is not as it was at a checkpoint and stays so: a person would else believe that all is."""
-    why = "a restore moves no branch; `takeback undo` takes back what an action did to it"
+    """Yield what differs from the checkpoint and stays so. Otherwise the report would look complete."""
+    why = "a restore does not move branches; `takeback undo` takes back what an action did to it"
     for mark in checkpoint.taken.marks:
         if mark.resource == OUTSIDE:
             continue
@@ -49,10 +50,10 @@ def left_alone(tracker: Tracker, checkpoint: Checkpoint) -> Iterator[Planned]:
 
 
 def _left_outside(history: History, checkpoint: str) -> Iterator[Planned]:
-    """What actions did outside the workspace since a checkpoint, which no checkpoint shows."""
+    """Yield what actions changed outside the workspace since the checkpoint, which does not cover it."""
     why = "it is outside the workspace; `takeback undo` takes back what an action did to it"
-    for target in [target for target in history.targets() if target.resource == OUTSIDE]:
-        since = [entry for entry in history.timeline(target) if entry.seq > ids.seq_of(checkpoint)]
+    for target in history.targets(OUTSIDE):
+        since = history.timeline(target, after=ids.seq_of(checkpoint))
         made = [entry for entry in since if history.actions[entry.action].is_tool]
         if any(not history.taken_back(entry.action, target, entry.seq) for entry in made):
             yield Planned(target, Do.KEEP, ABSENT, ABSENT, (), why=why)
@@ -63,7 +64,7 @@ def _of_the_tree(tracker: Tracker, checkpoint: Checkpoint) -> list[e.Mark]:
 
 
 def _way_back(tracker: Tracker, mark: e.Mark) -> Iterable[Change]:
-    """The changes that lead from the present to a mark."""
+    """Return the changes that lead from the present to a mark."""
     return tracker.observed[mark.resource].changes(tracker.ledger.history.marks[mark.resource], mark)
 
 
@@ -71,9 +72,8 @@ def _restored(tracker: Tracker, change: Change, checkpoint: str) -> Planned:
     history, position = tracker.ledger.history, ids.seq_of(checkpoint)
     undone = [
         entry
-        for entry in history.timeline(change.target)
-        if entry.seq > position
-        and history.actions[entry.action].is_tool
+        for entry in history.timeline(change.target, after=position)
+        if history.actions[entry.action].is_tool
         and not history.taken_back(entry.action, change.target, entry.seq)
     ]
     do = Do.RESTORE if change.after else Do.REMOVE

@@ -1,9 +1,9 @@
-"""Carrying out what the core decided: take back, redo, restore; and finishing what a crash cut short.
+"""Carrying out rollbacks that the core planned: undo, redo, restore; and finishing one that a crash interrupted.
 
     look at the present → plan → record the plan → swap → read the world again → record what was done
 
-The one visible point of no return is the recorded plan. Before it nothing has changed; after it the plan is carried
-out, by this process or by the next command.
+The recorded plan is the point of no return. Before it nothing has changed; after it the plan is carried out, by this
+process or by the next command.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from takeback.engine.tracking.tracker import Tracker
 from takeback.errors import RunBusy, UsageError
 from takeback.ports.resource import Resource, Swap, Swapped
 from takeback.system import crash_points
+from takeback.system.processes import no_collection
 
 PLANNED = crash_points.crash_point("rollback-planned")
 RECORDED = crash_points.crash_point("rollback-recorded")
@@ -52,7 +53,7 @@ PROGRESSED = crash_points.crash_point("rollback-progressed")
 
 
 class Rollbacks:
-    """Takes back, for one workspace."""
+    """The rollbacks of one workspace."""
 
     def __init__(self, tracker: Tracker, calls: RecordedCalls, actor: str) -> None:
         self.tracker = tracker
@@ -95,10 +96,12 @@ class Rollbacks:
                 chosen, passed = rollback_unreachable.last(history, wanted, self._seen)
                 if wanted is any_target:
                     over = passed_over(history, chosen.actions)
+            if to or wanted_ids or agent:
+                select.refuse_compacted_among(history, chosen.actions)
             refuse_background(self.tracker, chosen.actions)
             plan = self._plan(chosen, on_conflict, wanted)
             choices = self._choices(plan, chosen, wanted)
-            # A run that waits is over with this, also where it had changed nothing.
+            # This ends a waiting run, even if it had changed nothing.
             waits = bool(wanted_ids) and is_waiting(history, chosen.actions)
             report = self._decide(
                 plan, e.RollbackKind.UNDO, preview=preview, even_nothing=waits, choices=choices
@@ -140,10 +143,10 @@ class Rollbacks:
             return self._decide(plan, e.RollbackKind.RESTORE, preview=preview)
 
     def finish(self) -> RollbackReport | None:
-        """Carry out what an interrupted rollback had planned. Under the lock, so nobody else is at it."""
+        """Carry out what an interrupted rollback had planned. The caller holds the lock."""
         for action in self.ledger.history.open_actions():
             if isinstance(action.began, e.RollbackBegan):
-                self.ledger.refuse_moved()  # it goes on where the workspace sits
+                self.ledger.refuse_moved()  # it continues where the workspace has its seat
                 return self._carry_out(action.id, action.began, finished_earlier=True)
         return None
 
@@ -157,20 +160,20 @@ class Rollbacks:
         preview: bool = False,
         on_conflict: OnConflict = OnConflict.STOP,
     ) -> RollbackReport:
-        """Take back what a run did after a position of the journal, also while it or others go on."""
+        """Take back what a run did after a position in the journal, even while it or others go on."""
         with self.tracker.lock.held():
             self.ledger.refresh()
             self.finish()
             self.tracker.observe()
             chosen = select.of_run(self.ledger.history, run, after)
             plan = self._plan(chosen, on_conflict)
-            # Also where nothing was changed: its calls count as taken back, and are made again if asked for.
+            # Even if nothing was changed: its calls count as taken back, and are made again when called again.
             even_nothing = bool(chosen.actions)
             report = self._decide(plan, e.RollbackKind.UNDO, preview=preview, even_nothing=even_nothing)
             return report.require_begun()
 
     def once_more(self, action: str) -> None:
-        """Try again to take back what a rollback could not, also while its run goes on."""
+        """Try again to take back what a rollback could not, even while its run goes on."""
         with self.tracker.lock.held():
             self.ledger.refresh()
             plan = self._plan(select.of_actions(self.ledger.history, [action]), OnConflict.STOP)
@@ -180,7 +183,7 @@ class Rollbacks:
     def _quiet(self) -> Iterator[RollbackReport | None]:
         """Hold the lock while nothing runs, with the record up to date with the world.
 
-        Gives the report of an interrupted rollback if there was one: finishing it is then all that is done.
+        Yield the report of an interrupted rollback if there was one: finishing it is then all that is done.
         """
         waiting = BusyWait()
         self.ledger.refuse_elsewhere()
@@ -200,6 +203,7 @@ class Rollbacks:
 
     # The plan
 
+    @no_collection()  # of very many changes
     def _plan(self, chosen: Selection, on_conflict: OnConflict, wanted: Filter = any_target) -> RollbackPlan:
         chosen, far = unreachable.without_foreign(self.ledger.history, chosen)
         chosen, hidden = rollback_unreachable.without(chosen, self._seen)
@@ -210,14 +214,14 @@ class Rollbacks:
         return msgspec.structs.replace(plan, items=(*plan.items, *far, *hidden, *self._left(plan, wanted)))
 
     def _choices(self, plan: RollbackPlan, chosen: Selection, wanted: Filter = any_target) -> tuple[str, ...]:
-        """What a user can choose where a plan would stop: each is tried, and only what helps is offered."""
+        """Return the choices with which a plan would not stop; each one is tried."""
         if not plan.conflicts:
             return ()
         others = [choice for choice in OnConflict if choice not in (OnConflict.STOP, plan.on_conflict)]
         return tuple(c.value for c in others if not self._plan(chosen, c, wanted).conflicts)
 
     def _with_others(self, report: RollbackReport, wanted: Filter) -> RollbackReport:
-        """A report of an undo that stopped, with the actions in its way and whether they can be taken back too."""
+        """Return the report of a stopped undo with the actions in its way, and whether they can be undone too."""
         others = in_the_way(self.ledger.history, report)
         if not others:
             return report
@@ -230,7 +234,7 @@ class Rollbacks:
         return msgspec.structs.replace(report, others=others, others_too=goes)
 
     def _left(self, plan: RollbackPlan, wanted: Filter) -> list[Planned]:
-        """Calls that an earlier rollback had to leave: whoever asks again must not hear that all is well."""
+        """Return the calls that an earlier rollback had to leave, so that a second undo does not report success."""
         seen = {item.target for item in plan.items}
         standing = left_standing(self.ledger.history, plan.of)
         left = [c for c in standing if c.target not in seen and wanted(c.target)]
@@ -239,7 +243,7 @@ class Rollbacks:
         return [Planned(c.target, Do.LEAVE, c.after, c.after, (), why=why) for c in left if now[c.target]]
 
     def _seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
-        """The present, as the mark that was just taken saw it. A swap looks once more before it writes."""
+        """Return the present versions according to the last mark. A swap looks again before it writes."""
         now: dict[Target, Version] = {}
         for name, some in _by_resource(targets).items():
             now.update(self.tracker.resources[name].seen(some))
@@ -261,11 +265,11 @@ class Rollbacks:
             if isinstance(merged, str):
                 return rollback_items.otherwise(item, Do.CONFLICT, merged, on_conflict)
             version = merged
-        why = "somebody else's changes stayed, the agent's were taken out"
+        why = "other changes stayed, the agent's were taken out"
         return msgspec.structs.replace(item, goal=version, why=why)
 
     def _foresee(self, plan: RollbackPlan) -> RollbackPlan:
-        """Simulate the whole plan: what could not be put where it belongs is known before anything is written."""
+        """Simulate the whole plan, so that what cannot be put back is known before anything is written."""
         kept = {item.target for item in plan.items if item.do in (Do.KEEP, Do.CONFLICT)}
         for name, resource in self.tracker.resources.items():
             planned = {i.target: i for i in plan.items if i.changes_something and i.target.resource == name}
@@ -300,7 +304,7 @@ class Rollbacks:
         self._note_gone(plan)
         crash_points.reach(PLANNED)
         items = tuple(
-            # Where nothing is to be written, the look before the plan is the verification.
+            # If nothing is to be written, the look before the plan is the verification.
             e.Item(
                 i.target, rollback_items.foreseen(i), i.do in (Do.ALREADY, Do.KEEP), i.why, i.settles, i.seqs
             )
@@ -313,14 +317,14 @@ class Rollbacks:
         return self._carry_out(record.id, began)
 
     def _says(self, item: Planned) -> str:
-        """What would be done to a target, as a person would say it."""
+        """Return a description for people of what would be done to a target."""
         resource = self.tracker.resources[item.target.resource]
         if not item.changes_something and not resource.traits.external:
             return ""
         return resource.tell(Change(item.target, item.present, item.goal), back=True)
 
     def _note_gone(self, plan: RollbackPlan) -> None:
-        """What another system does not have any more, though nobody here took it back, is recorded as such."""
+        """Record as drift what is gone from another system without a rollback here."""
         gone = tuple(
             Change(item.target, recorded, item.present)
             for item in plan.items
@@ -334,23 +338,20 @@ class Rollbacks:
         self, id: str, began: e.RollbackBegan, *, finished_earlier: bool = False
     ) -> RollbackReport:
         swapped: dict[Target, Swapped] = {}
-        fresh = not finished_earlier
+        begun_at = began.marks if finished_earlier else ()
         unknown = unknown_among(self.ledger.history, began.kind, began.of)
         for resource, swaps in rollback_items.in_order(self.tracker.resources.values(), began):
-            name = resource.name
-            since = next((mark for mark in began.marks if mark.resource == name), None)
             if resource.traits.external:
                 swapped.update(self._one_by_one(id, began, resource, swaps))
             elif swaps:
-                done_by = resource.swap(swaps, id, fresh=fresh, since=since if finished_earlier else None)
+                since = next((mark for mark in begun_at if mark.resource == resource.name), None)
+                done_by = resource.swap(swaps, id, fresh=not finished_earlier, since=since)
                 swapped.update({s.target: s for s in done_by})
-                # What one resource wrote, the mark of the next one has not seen: a database has files beside it.
-                fresh = fresh and name not in self.tracker.observed
         crash_points.reach(SWAPPED)
         items = tuple(rollback_items.done(planned, swapped.get(planned.target)) for planned in began.items)
         done = {c.target: rollback_items.written(c, swapped[c.target]) for c in began.swaps}
         changes = tuple(change for change in done.values() if not change.after.alike(change.before))
-        marks, unseen = self._meanwhile(began, done)
+        marks, unseen = self._meanwhile(done, [s.target for s in swapped.values() if s.opened])
         items = (*items, *unseen)
         self.ledger.append([e.RollbackEnded(id, items, changes, marks)])
         self.ledger.journal.sync()
@@ -378,9 +379,9 @@ class Rollbacks:
     def _one_by_one(
         self, id: str, began: e.RollbackBegan, resource: Resource, swaps: Sequence[Swap]
     ) -> dict[Target, Swapped]:
-        """What another system has taken back is recorded at once: a later start must not ask for it again."""
+        """Swap and record one by one, so that a later start does not repeat a request to another system."""
         done: dict[Target, Swapped] = {}
-        earlier = dict(self.ledger.history.progress.get(id, {}))
+        earlier = dict(self.ledger.history.actions[id].progress)
         planned = {item.target: item for item in began.items}
         for swap in swaps:
             if item := earlier.get(swap.target):
@@ -395,11 +396,11 @@ class Rollbacks:
         return done
 
     def _meanwhile(
-        self, began: e.RollbackBegan, done: Mapping[Target, Change]
+        self, done: Mapping[Target, Change], opened: Iterable[Target]
     ) -> tuple[tuple[e.Mark, ...], list[e.Item]]:
-        """Look at the world after the swaps. What else changed while they ran is somebody else's.
+        """Look at the world after the swaps. Other changes that happened meanwhile are someone else's.
 
-        But what comes to light below something that was put back had been out of sight: it may be the agent's.
+        But a change below a folder that was opened was out of sight before: it may be the agent's.
         """
         marks = self.tracker.marks()
         others = [change for change in self.tracker.since_last(marks) if change.target not in done]
@@ -412,14 +413,14 @@ class Rollbacks:
         ]
         if others or since:
             self.tracker.attribute([*others, *since], ())
-        above = tuple(f"{change.target.name}/" for change in began.swaps)
-        why = "it was out of sight when the action was recorded, and is not as it was last known"
+        above = tuple(f"{target.name}/" for target in opened)
+        why = "it was out of sight when the action was recorded, and differs from its last known state"
         hidden = [change.target for change in others if change.target.name.startswith(above)]
         return marks, [e.Item(target, e.Did.UNVERIFIABLE, why=why) for target in hidden]
 
 
 def in_the_way(history: History, report: RollbackReport) -> tuple[str, ...]:
-    """Return the actions that stand in the way of an undo; nothing where somebody else does too."""
+    """Return the actions that an undo conflicts with; empty if someone else's changes conflict too."""
     found: dict[str, None] = {}
     for item in report.items:
         if item.did == "conflict":

@@ -1,7 +1,6 @@
-"""Changes of which nobody could see what they are: the server could not be reached when their action ended.
+"""Changes that could not be looked at, because the server was unreachable when their action ended.
 
-There may be something, or nothing at all. Whoever takes back looks again; while nobody can, they stand in no one's
-way.
+There may be some, or none at all. A rollback looks again; while the server is unreachable, they do not block others.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from takeback.errors import BackendError
 
 See = Callable[[Iterable[Target]], Mapping[Target, Version]]
 
-WHY = "what was done there, if anything, is not known and stays: the server cannot be reached"
+WHY = "the server cannot be reached; what was done there, if anything, is unknown and stays"
 
 
 def last(history: History, wanted: Filter, see: See) -> tuple[Selection, tuple[str, ...]]:
-    """The most recent action that is known to have changed something; and those that were passed over.
+    """Return the latest action known to have changed something, and the later ones that were skipped.
 
-    One that may have changed something where nobody can look is passed over; one that changed nothing is none. Where
-    there are no others the error is raised: that there is nothing to take back is not known.
+    An action is skipped if its changes are unreachable; one that changed nothing does not count. If only skipped
+    actions are left, raise the connection error: we cannot claim that there is nothing to take back.
     """
     passed: list[str] = []
     nothing: list[str] = []
@@ -45,9 +44,9 @@ def last(history: History, wanted: Filter, see: See) -> tuple[Selection, tuple[s
 
 
 def without(chosen: Selection, see: See) -> tuple[Selection, list[Planned]]:
-    """These changes without those that nobody can look at now, and what is to be said of them.
+    """Return these changes without the unreachable ones, and the items that report those.
 
-    Where there are no others the error is raised, for then nothing could be done.
+    If all are unreachable, raise the connection error, because nothing can be done.
     """
     changes = {entry.target: entry.change for entry in chosen.entries if entry.change.after.is_unknown}
     if not changes:
@@ -72,7 +71,7 @@ def _look(changes: Iterable[Change], see: See) -> tuple[dict[Target, Version], d
 
 
 def without_foreign(history: History, chosen: Selection) -> tuple[Selection, list[Planned]]:
-    """These changes without those that were made outside on another machine, and what is to be said of them."""
+    """Return these changes without those made outside the workspace on another machine, and items for those."""
     moved = history.moves.moved
     far = [entry for entry in chosen.entries if entry.target.resource == OUTSIDE and entry.seq < moved]
     if not far:
@@ -80,7 +79,7 @@ def without_foreign(history: History, chosen: Selection) -> tuple[Selection, lis
     left = []
     for target, entry in {entry.target: entry for entry in far}.items():
         place = history.moves.at(entry.seq)
-        why = f"it lies outside the workspace, on the machine of {place.said if place else 'then'}"
+        why = f"it is outside the workspace, on {place.said if place else 'another machine'}"
         left.append(Planned(target, Do.LEAVE, entry.change.after, entry.change.after, (), why=why))
     near = tuple(entry for entry in chosen.entries if entry not in far)
     return msgspec.structs.replace(chosen, entries=near), left

@@ -1,13 +1,14 @@
-"""The two ends of an action, for whoever does not make it: hooks, servers and frameworks.
+"""The beginning and the end of an action, for callers that do not run the tool: hooks, servers and frameworks.
 
-`begin` is called before a tool runs and `end` after it, by this process or another one. Both do nothing twice.
+`begin` is called before a tool runs and `end` after it, by this process or another one. Both are idempotent.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import TracebackType
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
@@ -19,25 +20,27 @@ from takeback.core.lifecycle import Life
 from takeback.core.policy import Decision
 from takeback.core.rules import Ruling
 from takeback.core.values import plain, said, view
+from takeback.engine.gate import gate as gates
 from takeback.engine.gate.gate import verdict
 from takeback.engine.gate.wanted import Wanted
 from takeback.engine.runs import declare
 from takeback.engine.runs.checks import seconds_of, text_of
-from takeback.engine.runs.declare import Declared, Function
+from takeback.engine.runs.declare import AnyHandler, Declared
+from takeback.engine.runs.in_flight import AlsoAsync, pause, uncancelled, wholly
 from takeback.engine.runs.parts import RunParts
-from takeback.engine.runs.recorded_calls import CallEvidence
+from takeback.engine.runs.recorded_calls import HANDLERS, CallEvidence, CallOutcome, outcome_of
 from takeback.engine.runs.recorder import Recorder
-from takeback.errors import UsageError
+from takeback.errors import RefusedError, UsageError
+from takeback.resources.calls.resource import Call
 
+AGAIN = ("failed", "cut-short")
+"""Outcomes after which an action can be begun again."""
 ASKED = "asked"
-"""In the ref of an action: its human was asked by whoever began it, and may have said no."""
-
-NOT_ALLOWED = "it was not allowed"
-"""How the reason of an action ends that its human refused, so that it never ran."""
+"""In the ref of an action: the caller that began it asked its human, who may have refused."""
 
 
 class ActionScope(msgspec.Struct, frozen=True):
-    """Where in a run an action stands, and whose it is."""
+    """The place of an action in its run, and its owner."""
 
     step: str = ""
     parent: str = ""
@@ -47,14 +50,19 @@ class ActionScope(msgspec.Struct, frozen=True):
     replayed: bool = False
 
 
-class Action:
-    """An action that was begun. Whoever knows its run and its call_id can end it."""
+class Action(AlsoAsync["Action"]):
+    """An action that was begun. Any process that knows its run and its call_id can end it.
+
+    As a block, `with action:` or `async with action:`, it makes `takeback.current_call()` known, and ends with the
+    block: with the result given to `keep`, or with the error. A cancelled block is cut short.
+    """
 
     def __init__(
         self, recorder: Recorder, recorded: Recorded, asked: str = "", warning: str = "", how: str = ""
     ) -> None:
         self._recorder = recorder
         self._recorded = recorded
+        self._kept: Any = None
         began = recorded.began
         assert isinstance(began, e.ActionBegan)
         self.id = recorded.id
@@ -62,40 +70,68 @@ class Action:
         self.run = recorded.stream
         self.call_id = began.key
         self.key = began.call_key
-        """What the other system is given to know the same intent by."""
+        """The idempotency key for the other system."""
         self.ref = began.ref
         self.asked = asked
-        """Why a human has to be asked, where whoever began it said that they ask."""
+        """Why a human has to be asked, if the caller asks the human itself."""
         self.how = how
-        """How whoever owns the rules could have it not asked about again. For a human, never for a model."""
+        """How the owner of the rules can avoid the request in future. For a human, never for a model."""
         self.warning = warning
-        """What its human should know although it was begun: that it writes what another one has locked."""
+        """What its human should know although it was begun: it writes what another has locked."""
+        self.turn = began.step
+        """The id of its turn or step."""
 
     def __repr__(self) -> str:
         return f"<Action {self.id} {self.name[:60]!r} {self._recorded.life}>"
 
     @property
+    def outcome(self) -> CallOutcome:
+        """What became of it: `open`, `done`, `failed`, `cut-short` or `in-doubt`. Run a tool only if it is open."""
+        return outcome_of(self._recorder.history(), self._now())
+
+    @property
+    def error(self) -> str:
+        """Why it failed, was cut short, or is in doubt; empty otherwise."""
+        return self._now().why if self.outcome not in ("open", "done") else ""
+
+    @property
+    def found(self) -> bool:
+        """True if its result is what its check found, or a human told: the tool's own value."""
+        return self.outcome == "done" and self._now().life not in (Life.DONE, Life.BACKGROUND)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Its arguments, in full."""
+        given: dict[str, Any] = self._recorder.calls.known(self._now()).call.kwargs
+        return given
+
+    @property
+    def is_delivered(self) -> bool:
+        """True if its result has reached its caller for good."""
+        return self._now().delivered
+
+    @property
     def ended(self) -> bool:
-        """Whether it has ended, here or in another process: then its tool must not run again."""
+        """True if it has ended, here or in another process: then its tool must not run again."""
         return self._now().life not in (Life.OPEN, Life.BACKGROUND)
 
     @property
     def lives_on(self) -> bool:
-        """Whether its tool has answered, and what it started is still at work."""
+        """True if its tool has answered and what it started is still at work."""
         return self._now().life is Life.BACKGROUND
 
     @property
     def result(self) -> Any:
-        """What it gave, as far as it has ended."""
-        return self._recorder.calls.result(self._now())
+        """Its result, if it has ended."""
+        return self._recorder.result(self._now())
 
     def end(
         self, result: Any = None, *, error: BaseException | str | None = None, presumed: bool = False
     ) -> Action:
-        """Record what it gave, or how it failed, and what changed meanwhile. A second end changes nothing.
+        """Record its result or how it failed, and what changed meanwhile. A second end changes nothing.
 
-        An error may be `presumed`: nobody told the end, nor knows when it was. A human may have worked since then,
-        so whose the changes are is in doubt.
+        An error may be `presumed`: the end was not reported and its time is unknown. A human may have worked since
+        then, so it is in doubt who made the changes.
         """
         recorder, action = self._recorder, self._now()
         if self.ended:
@@ -105,16 +141,89 @@ class Action:
         else:
             seen = recorder.calls.look_at(action) if action.is_tool else CallEvidence(False)
             why = error if isinstance(error, str) else said(error)
-            recorder.failed(self.id, None, why, seen, unsure=presumed)
+            # A cancelled task, a closed generator or an interrupt says nothing about the tool.
+            cut = isinstance(error, BaseException) and not isinstance(error, Exception)
+            outcome = e.Outcome.STOPPED if cut else e.Outcome.FAILED
+            recorder.failed(self.id, None, why, seen, unsure=presumed, outcome=outcome)
         return self
 
+    async def aend(
+        self, result: Any = None, *, error: BaseException | str | None = None, presumed: bool = False
+    ) -> Action:
+        """Do what `end` does, in a thread and to its end even if this task is cancelled."""
+        return await uncancelled(lambda: self.end(result, error=error, presumed=presumed))
+
+    def keep(self, result: Any) -> None:
+        """Keep the result to record at the end of its block. Raise UsageError at once if it cannot be stored."""
+        self._recorder.codec.plain(result, f"what {self.name} returned")
+        self._kept = result
+
+    def delivered(self) -> None:
+        """Record that its result has reached its caller and is stored there."""
+        if not self.is_delivered:
+            self._recorder.deliver([self.id])
+
+    async def adelivered(self) -> None:
+        """Do what `delivered` does, without blocking the event loop."""
+        await uncancelled(self.delivered)
+
+    def __enter__(self) -> Action:
+        self._enter(self._call())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+        self._close(error)
+
+    async def __aenter__(self) -> Action:
+        here, cancelled = await wholly(self._call)
+        if cancelled:
+            await wholly(lambda: self._close(cancelled))
+            raise cancelled
+        self._enter(here)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+        await uncancelled(lambda: self._close(error))
+
+    def _call(self) -> tuple[Call, str]:
+        recorded = self._now()
+        if recorded.life is not Life.OPEN:
+            raise UsageError(
+                f"{self.id} ({self.name}) is {self.outcome}, so its tool must not run; nothing was done",
+                hint="run a tool only if the outcome of its action is open; begin(again=True) begins one again",
+            )
+        self._recorder.open_here.entered.add(self.id)
+        return self._recorder.calls.known(recorded).call, self.id
+
+    def _enter(self, here: tuple[Call, str]) -> None:
+        self._here, self._around = here, declare.current.get()
+        declare.current.set(here)
+
+    def _leave(self) -> None:
+        # Not by a token: the end of an async generator may run in another context than its beginning.
+        if declare.current.get() is self._here:
+            declare.current.set(self._around)
+
+    def _close(self, error: BaseException | None) -> None:
+        self._recorder.open_here.entered.discard(self.id)
+        if error is None:
+            self.end(self._kept)
+        else:
+            self.end(error=error)
+
     def live_on(self) -> Action:
-        """Say that its tool has answered, and that what it started is still at work: `end()` comes later."""
+        """Record that its tool has answered and what it started is still at work: `end()` comes later."""
         self._recorder.live_on(self.id)
         return self
 
     def drop(self, why: str) -> Action:
-        """Say that it was not let happen. Whose the changes of meanwhile are is in doubt."""
+        """Record that it was not allowed to happen. It is in doubt who made the changes meanwhile."""
         if not self.ended:
             self._recorder.failed(self.id, None, why, CallEvidence(False), unsure=True)
         return self
@@ -123,22 +232,39 @@ class Action:
         return self._recorder.history().actions[self.id]
 
 
+class BeginOptions(TypedDict, total=False):
+    """The options of `begin`."""
+
+    call_id: str
+    scope: str
+    again: bool
+    declared: Declared | None
+    effect: str
+    undo: AnyHandler | None
+    check: AnyHandler | None
+    parent: str
+    ref: str
+    volatile: Sequence[str]
+    asking: bool
+    paths: Sequence[str]
+
+
 class Denied(msgspec.Struct, frozen=True):
-    """It must not be done, and was not begun."""
+    """The refusal of an action, which was not begun."""
 
     name: str
     rule: str
-    """The rule that says so, or the approval that was denied."""
+    """The rule that forbids it, or the approval that was denied."""
     reason: str
     how: str = ""
-    """How whoever owns the rules could allow it. For a human, never for a model."""
+    """How the owner of the rules can allow it. For a human, never for a model."""
 
     def __str__(self) -> str:
         return f"{self.name} was refused: {self.reason} (rule {self.rule})."
 
 
 class Ask:
-    """A human must allow it first; it was not begun. Begin it again with the same call_id, or wait."""
+    """A request: a human must approve the action first. Begin it again with the same call_id, or wait."""
 
     def __init__(self, seam: Actions, wanted: Wanted, approval: Approval, always: str = "") -> None:
         self._seam = seam
@@ -148,13 +274,13 @@ class Ask:
         self.reason = approval.asked.why
         self.how = f"takeback approve {approval.id}"
         self.always = always
-        """How whoever owns the rules could have it not asked about again. For a human, never for a model."""
+        """How the owner of the rules can avoid the request in future. For a human, never for a model."""
 
     def __str__(self) -> str:
-        return f"{self.name} waits for your word: {self.how}"
+        return f"{self.name} waits for your approval: {self.how}"
 
     def wait(self, wait_s: float = 3600.0) -> Action | Denied | Ask:
-        """Wait until somebody answers, and begin it if the answer is yes. Without one in time this comes back."""
+        """Wait for an answer and begin the action if it is yes. Without an answer in time, return this request."""
         gate = self._seam._parts.gate
         ruling = gate.wait(self.approval, seconds_of("wait_s", wait_s))
         approval = self._seam._parts.tracker.ledger.history.approvals[self.approval]
@@ -162,9 +288,58 @@ class Ask:
             return self._seam._try(self._wanted)
         return self if gate.holds(approval) else Denied(self.name, self.approval, ruling.why)
 
+    async def awaited(self, wait_s: float = 3600.0) -> Action | Denied | Ask:
+        """Do what `wait` does, without blocking the event loop. A cancelled task stops waiting."""
+        gate, left_s = self._seam._parts.gate, seconds_of("wait_s", wait_s)
+        while True:
+            approval = (await uncancelled(self._seam._parts.tracker.ledger.refresh)).approvals[self.approval]
+            if approval.life is not Life.OPEN or not gate.holds(approval) or left_s <= 0:
+                return await uncancelled(lambda: self.wait(0))
+            await pause(gates.POLL_S)
+            left_s -= gates.POLL_S
+
+    def grant(self, *, by: str, via: str = "") -> Action | Denied | Ask:
+        """Record that a human approved this through the host program, and begin the action.
+
+        `by` names the human, and `via` the way in which the answer came. Only in a thread that was opened with
+        approvals="host": elsewhere the code that asks must not answer.
+        """
+        return self._answered(by, via, granted=True)
+
+    def refuse(self, why: str = "", *, by: str, via: str = "") -> Action | Denied | Ask:
+        """Record that a human refused this through the host program. Return the refusal."""
+        return self._answered(by, via, granted=False, why=why)
+
+    async def agrant(self, *, by: str, via: str = "") -> Action | Denied | Ask:
+        """Do what `grant` does, without blocking the event loop."""
+        return await uncancelled(lambda: self.grant(by=by, via=via))
+
+    async def arefuse(self, why: str = "", *, by: str, via: str = "") -> Action | Denied | Ask:
+        """Do what `refuse` does, without blocking the event loop."""
+        return await uncancelled(lambda: self.refuse(why, by=by, via=via))
+
+    def _answered(self, by: str, via: str, *, granted: bool, why: str = "") -> Action | Denied | Ask:
+        by, via = text_of("the name of the human", by), text_of("the way of the answer", via)
+        if not self._seam._is_host or not by:
+            missing = (
+                "without a name" if self._seam._is_host else "here: its thread leaves answers to a human"
+            )
+            raise RefusedError(
+                f"{self.approval} cannot be answered {missing}. Nothing was answered",
+                hint=f'{self.how}, or open the thread with approvals="host" and say by= whom it is answered',
+            )
+        parts = self._seam._parts
+        told = ", ".join(filter(None, (why, f"via {via}" if via else "")))
+        ledger, lock = parts.tracker.ledger, parts.tracker.lock
+        gates.answer(ledger, lock, parts.clock, self.approval, granted=granted, actor=by, why=told)
+        return self._seam._try(self._wanted)
+
 
 class Actions(ABC):
     """A run whose actions are begun and ended from outside."""
+
+    _is_host = False
+    """True if the program that uses it may pass on the answers of humans."""
 
     def __init__(self, parts: RunParts) -> None:
         self._parts = parts
@@ -179,50 +354,57 @@ class Actions(ABC):
         name: str,
         args: Mapping[str, Any] | None = None,
         *,
-        call_id: str,
+        call_id: str = "",
+        scope: str = "",
+        again: bool = False,
+        declared: Declared | None = None,
         effect: str = "",
-        undo: Function | None = None,
-        check: Function | None = None,
+        undo: AnyHandler | None = None,
+        check: AnyHandler | None = None,
         parent: str = "",
         ref: str = "",
         volatile: Sequence[str] = (),
         asking: bool = False,
         paths: Sequence[str] = (),
     ) -> Action | Denied | Ask:
-        """Say that a tool is about to run. Unless it is denied or asked about, that is durable now.
+        """Record that a tool is about to run. Unless it is denied or needs approval, that is durable now.
 
-        What changes until its end belongs to it. A call_id that was begun already gives the same action.
+        What changes until its end belongs to it. A call_id that was already begun returns the same action: its
+        `outcome` says what became of it. With `again`, one that failed or was cut short is begun again. `scope` is
+        for ids that repeat. `declared` is the declaration of the tool, in place of effect, undo and check.
         `parent` is the call_id of an action inside which this one happens. `volatile` names arguments that do not
-        belong to the intent. Without an `effect` it is unknown. With `asking` the caller asks the human itself, so
-        what has to be asked is begun.
-        `paths` are files that it is going to write, where its arguments do not tell: those outside the workspace
+        belong to the intent. Without `effect` the effect is unknown. With `asking` the caller asks the human itself,
+        so an action that needs approval is begun.
+        `paths` are files that it is going to write, if its arguments do not name them: those outside the workspace
         are captured too.
         """
         name, call_id = text_of("the name of an action", name), text_of("the call_id of an action", call_id)
-        declare.refuse_idle("handler", undo=undo, check=check)
-        if not call_id:
-            raise UsageError(f"{name} has no call_id, so nobody could end it; it was not begun")
-        declared = Declared(name, declare.effect_of(effect, undo), undo, check)
-        given = plain(dict(args or {}), f"the arguments of {name}")
+        declared = declare.declared_at(name, declared, effect, undo, check)
+        volatile = (*volatile, *declared.volatile)
+        given = self._plain(dict(args or {}), f"the arguments of {name}")
         intended = {argument: value for argument, value in given.items() if argument not in volatile}
+        call_id, scope = call_id or self._unnamed(name, intended), text_of("the scope of an action", scope)
         place = self._place()
         if parent:
             place = msgspec.structs.replace(place, parent=self.action(parent).id)
+        kept: dict[str, Any] = {"args": [], "kwargs": given}
+        if data := declared.data():
+            kept[HANDLERS] = data
         return self._try(
             Wanted(
                 name,
                 declared.effect,
-                call_id,
-                {"args": [], "kwargs": given},
+                f"{scope}/{call_id}" if scope else call_id,
+                kept,
                 given,
-                {"args": [], "kwargs": view(given)},
+                view(kept),
                 name,
                 keys.intent_key(name, intended),
                 declared.handlers(),
                 place.step,
                 place.parent,
                 looking=declared.effect is not e.Effect.NONE,
-                undeclared=not effect and undo is None,
+                undeclared=declared.effect is e.Effect.UNKNOWN and not effect,
                 apart=True,
                 actor=place.actor,
                 session=place.session,
@@ -230,20 +412,49 @@ class Actions(ABC):
                 process=place.process,
                 paths=tuple(paths),
                 payload={"args": [], "kwargs": intended},
+                again=again,
             ),
             asking=asking,
         )
 
+    async def abegin(
+        self, name: str, args: Mapping[str, Any] | None = None, **options: Unpack[BeginOptions]
+    ) -> Action | Denied | Ask:
+        """Do what `begin` does, in a thread. If this task is cancelled meanwhile, what was begun is cut short."""
+        begun, cancelled = await wholly(lambda: self.begin(name, args, **options))
+        if cancelled:
+            if isinstance(begun, Action) and begun.outcome == "open":
+                await wholly(lambda: begun.end(error=cancelled))
+            raise cancelled
+        return begun
+
+    def _plain(self, value: Any, place: str) -> Any:
+        """Return a value as it is stored. Raise UsageError if it cannot be."""
+        return plain(value, place)
+
+    def _unnamed(self, name: str, _intended: Any, /) -> str:
+        """Return an id for an action whose caller has none."""
+        raise UsageError(f"{name} has no call_id, so it could never be ended; it was not begun")
+
+    def _known(self, recorder: Recorder, wanted: Wanted) -> Recorded | None:
+        """Return the action that was begun with this key, if it stands. The caller holds the lock."""
+        return recorder.completed(wanted, replayed=self._place().replayed, at_work=True)
+
+    def _passed(self, recorder: Recorder) -> list[e.Event]:
+        """Return the events that come before the beginning of an action. Raise if nothing can be begun any more."""
+        self._refuse_ended(recorder.run)
+        return []
+
     def action(self, call_id: str) -> Action:
-        """The action that was begun with this call_id, by whatever process."""
+        """Return the action that was begun with this call_id, by any process."""
         run = self._recorder().run
-        found = run.keys.get(call_id)
+        found = self._recorder().history().calls_of(run.id, call_id)
         if not found:
             raise UsageError(f"run {run.id} has no action with the call_id {call_id!r}; nothing was changed")
         return Action(self._recorder(), self._parts.tracker.ledger.history.actions[found[-1]])
 
     def _place(self) -> ActionScope:
-        """Where an action that is begun now stands."""
+        """Return the place of an action that is begun now."""
         return ActionScope()
 
     def _recorder(self) -> Recorder:
@@ -259,21 +470,21 @@ class Actions(ABC):
         return answer
 
     def _decide(self, wanted: Wanted, *, asking: bool = False) -> Action | Denied | Ask:
-        """Under the lock: of two processes with one call_id, one begins it and the other finds it."""
+        """Decide under the lock: of two processes with one call_id, one begins the action and the other finds it."""
         gate = self._parts.gate
         with self._parts.tracker.lock.held():
             recorder = self._recorder()
             recorder.refuse_unready(wanted)
             wanted = recorder.foreseen(wanted)
-            if known := recorder.completed(wanted, replayed=self._place().replayed, at_work=True):
+            known = self._known(recorder, wanted)
+            if known and not (wanted.again and outcome_of(recorder.history(), known) in AGAIN):
                 return Action(recorder, known, self._still_asked(known, wanted))
-            self._refuse_ended(recorder.run)
+            passed = self._passed(recorder)
             locked = recorder.locked(wanted)
             ruling = locked if locked.do is Ruling.DENY else gate.rule(wanted, wanted.key)
-            passed: list[e.Event] = []
             if ruling.do is Ruling.ASK and asking:
                 _, id = recorder.begin(
-                    msgspec.structs.replace(wanted, ref=f"{wanted.ref} {ASKED}".strip()), []
+                    msgspec.structs.replace(wanted, ref=f"{wanted.ref} {ASKED}".strip()), passed
                 )
                 return Action(
                     recorder,
@@ -287,7 +498,7 @@ class Actions(ABC):
                 if approval.life is Life.OPEN:
                     return Ask(self, wanted, approval, ruling.how)
                 ruling = verdict(approval) or Decision()
-                passed = [e.ApprovalUsed(approval.id)]
+                passed.append(e.ApprovalUsed(approval.id))
             if ruling.do is Ruling.DENY:
                 gate.note(self.id, wanted, ruling)
                 return Denied(wanted.name, ruling.rule, ruling.why, ruling.how)
@@ -295,7 +506,7 @@ class Actions(ABC):
             return Action(recorder, self._parts.tracker.ledger.history.actions[id], warning=locked.why)
 
     def _still_asked(self, known: Recorded, wanted: Wanted) -> str:
-        """Why an action that was begun already has to be asked about: whoever asks may not have heard it."""
+        """Return why an action that was already begun needs approval: its caller may have missed the first answer."""
         asked = known.life is Life.OPEN and ASKED in known.as_tool.ref.split()
         return self._parts.gate.rule(wanted, wanted.key).why if asked else ""
 

@@ -13,22 +13,22 @@ from takeback.engine.runs.declare import Function
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What a function takes."""
+    """The parameters of a function."""
 
     signature: inspect.Signature
     names: tuple[str, ...]
-    """What can be passed by its place."""
+    """Parameters that can be passed by position."""
     needed: frozenset[str]
     rest: str
-    """The argument that takes all others by their place."""
+    """The parameter that collects further positional arguments (`*args`)."""
     spread: str
-    """The one that takes all others by their names."""
+    """The parameter that collects further keyword arguments (`**kwargs`)."""
     is_simple: bool
-    """Whether each argument has a name and can be passed by it."""
+    """True if every argument can be passed by name and by position."""
 
 
 def by_name(function: Function, kept: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by their names, so that the volatile ones are known however they were passed."""
+    """Return arguments by name, so that volatile ones are recognised however they were passed."""
     try:
         shape = _shape(function)
         args, kwargs = kept["args"], kept["kwargs"]
@@ -39,18 +39,18 @@ def by_name(function: Function, kept: dict[str, Any]) -> dict[str, Any]:
                 return found
         bound = shape.signature.bind(*args, **kwargs)
     except (TypeError, ValueError):
-        return kept  # the call itself will say what is wrong
+        return kept  # the call itself will report what is wrong
     return {name: list(v) if isinstance(v, tuple) else v for name, v in bound.arguments.items()}
 
 
 def spread(function: Function) -> str:
-    """The argument that takes all others by their names."""
+    """Return the parameter that collects further keyword arguments."""
     shape = _known(function)
     return shape.spread if shape else "kwargs"  # as they are kept
 
 
 def seen(function: Function, kept: dict[str, Any]) -> dict[str, Any]:
-    """What a log may show of them: one is a secret by its name, also where that was not said."""
+    """Return the arguments as a log may show them. A name marks a secret even if passed by position."""
     names = _by_place(function, len(kept["args"]))
     return {
         "args": [view_of(name, item) for name, item in zip(names, kept["args"], strict=True)],

@@ -1,12 +1,12 @@
-"""A model's output as input: collected while it streams, looked at whole, applied only if it is valid.
+"""A model's output as input: collected while it streams, checked as a whole, applied only if it is valid.
 
     with run.buffered(Report, apply=save) as out:
         for piece in stream:
             out.feed(piece)
     out.value
 
-Nothing of it is applied before the end of the block. An error says where it is wrong, and does not repeat what
-stands there: that may be a secret.
+Nothing of it is applied before the end of the block. An error says where the output is wrong, but does not quote
+it: it may contain a secret.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Wrong = tuple[str, list[Part]]
 
 
 class Buffered(Generic[T]):
-    """Collects an output and gives its value if it is valid, all of it.
+    """An output being collected, and its value if all of it is valid.
 
     `schema` is a type that msgspec decodes (a Struct, dataclass, TypedDict, list[…]) or a JSON Schema as a dict; the
     latter needs the extra `takeback[schema]`. A Markdown fence around the JSON is taken off. `apply` is called with
@@ -76,12 +76,12 @@ class Buffered(Generic[T]):
             self._end()
             raise InvalidOutput(
                 f"the output has more than {self._bytes_max:,} bytes; nothing was applied",
-                hint="raise bytes_max if that much is meant",
+                hint="raise bytes_max if that much is intended",
             )
 
     @property
     def value(self) -> T:
-        """The valid value; there is none before the end of the block, nor of an invalid output."""
+        """The valid value; UsageError before the end of the block and for an invalid output."""
         if not self._valid:
             state = (
                 "it was not valid, or the block was left by an error" if self._ended else "it has not ended"
@@ -92,7 +92,7 @@ class Buffered(Generic[T]):
 
     @property
     def valid(self) -> bool:
-        """Whether the output has ended and is what was asked for."""
+        """True if the output has ended and is valid."""
         return self._valid
 
     def __enter__(self) -> Buffered[T]:
@@ -119,7 +119,7 @@ class Buffered(Generic[T]):
 
 
 def _read(data: bytes, convert: Callable[[bytes], tuple[Any, Wrong | None]]) -> Any:
-    """The value of a whole output, or InvalidOutput."""
+    """Return the value of a whole output, or raise InvalidOutput."""
     text = _text(data)
     if not text.strip():
         raise InvalidOutput("the output is empty; nothing was applied", truncated=True)
@@ -141,11 +141,11 @@ def _text(data: bytes) -> str:
         before = data[: error.start].decode()
         if error.reason == "unexpected end of data":
             raise _truncated(before) from None
-        raise _invalid(before, len(before), "this is no UTF-8 text") from None
+        raise _invalid(before, len(before), "this is not UTF-8 text") from None
 
 
 def _unfenced(data: bytes) -> tuple[int, bytes]:
-    """The JSON in the output, and where it begins."""
+    """Return the JSON in the output, and where it begins."""
     if fenced := _FENCE.match(data):
         return fenced.start(1), fenced[1]
     if _OPENED.match(data):
@@ -162,7 +162,7 @@ def _check_syntax(data: bytes, start: int, body: bytes) -> None:
         at = _BYTE.search(str(error))
         place = _place_of_fault(body.decode())
         if at is None and place is None:
-            raise _invalid(text, 0, "it has half of a surrogate pair in a text") from None
+            raise _invalid(text, 0, "a string contains an unpaired surrogate") from None
         if at is None or int(at[1]) >= len(body.rstrip()):
             raise _truncated(text) from None
         if place is None:
@@ -170,13 +170,13 @@ def _check_syntax(data: bytes, start: int, body: bytes) -> None:
         what = _BYTE.sub("", str(error)).removeprefix("JSON is malformed: ")
         if b"```" in body and not body.lstrip().startswith((b"{", b"[", b'"')):
             what += ". There is text around a Markdown fence: ask for the JSON alone"
-        raise _invalid(text, len(data[:start].decode()) + place, f"this is no JSON: {what}") from None
+        raise _invalid(text, len(data[:start].decode()) + place, f"this is not JSON: {what}") from None
     except RecursionError:
         raise InvalidOutput("the output is nested too deeply; nothing was applied") from None
 
 
 def _place_of_fault(text: str) -> int | None:
-    """Where Python's own reader, which is less strict but tells it exactly, finds the first fault, if any."""
+    """Return the position of the first fault by Python's own parser, which is less strict but exact."""
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
@@ -208,7 +208,7 @@ def _invalid(text: str, offset: int, what: str, *, path: str = "") -> InvalidOut
     )
 
 
-# What it has to be
+# Schemas
 
 
 def _by_type(schema: Any) -> Callable[[bytes], tuple[Any, Wrong | None]]:
@@ -216,7 +216,7 @@ def _by_type(schema: Any) -> Callable[[bytes], tuple[Any, Wrong | None]]:
         decoder = msgspec.json.Decoder(schema)
     except TypeError as error:
         raise UsageError(
-            f"{schema!r} is no schema: {error}",
+            f"{schema!r} is not a schema: {error}",
             hint="pass a msgspec Struct, a dataclass, a TypedDict, a list[…] of these, or a JSON Schema as a dict",
         ) from error
 
@@ -232,7 +232,7 @@ def _by_type(schema: Any) -> Callable[[bytes], tuple[Any, Wrong | None]]:
 
 
 def _without_content(error: msgspec.ValidationError) -> str:
-    """msgspec's words without the value that they may quote."""
+    """Return msgspec's message without the value that it may quote."""
     if error.__cause__ is not None:
         return "refused by the type's own check"
     message = _AT.sub("", str(error))
@@ -254,7 +254,7 @@ def _by_schema(schema: dict[str, Any]) -> Callable[[bytes], tuple[Any, Wrong | N
         # Offline: a schema must not reach the network or other files. Masked: an error does not repeat the value.
         validator = jsonschema_rs.validator_for(schema, mask="the value", offline=True)
     except ValueError as error:
-        raise UsageError(f"this is no valid JSON Schema: {str(error).splitlines()[0]}") from None
+        raise UsageError(f"this is not a valid JSON Schema: {str(error).splitlines()[0]}") from None
 
     def convert(body: bytes) -> tuple[Any, Wrong | None]:
         value = msgspec.json.decode(body)

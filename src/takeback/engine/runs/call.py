@@ -1,4 +1,4 @@
-"""Making one call: known already, or let through, recorded, made, tried again, and recorded with what it gave."""
+"""Making one call: look for its recorded result, pass the gate, record, call, retry, and record the result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 
 from takeback.core import events as e
 from takeback.core import keys
-from takeback.core.values import plain, said
+from takeback.core.values import plain, said, view
 from takeback.engine.gate.rules import name_in_rules
 from takeback.engine.gate.wanted import Wanted
 from takeback.engine.runs import arguments, declare
@@ -27,7 +27,7 @@ from takeback.engine.runs.declare import (
     unwrapped,
 )
 from takeback.engine.runs.in_flight import wholly
-from takeback.engine.runs.recorded_calls import CallEvidence
+from takeback.engine.runs.recorded_calls import HANDLERS, CallEvidence
 from takeback.engine.runs.recorder import Recorder
 from takeback.engine.runs.step import RunContext
 from takeback.errors import HandedOver, InvariantBroken, LeaseLost, RefusedError, SeatLost, UsageError
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     import asyncio
 
 FINAL = (InvariantBroken, HandedOver, LeaseLost, SeatLost, RefusedError)
-"""Never tried again, whatever a function declares as transient."""
+"""Errors that are never retried, whatever a function declares as transient."""
 PAUSE_S = 0.1
 PAUSE_MAX_S = 30.0
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What is known of a function, whatever it is given."""
+    """What is known about a function, independent of its arguments."""
 
     function: Function
     declared: Declared
@@ -54,7 +54,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def facts_of(function: Function) -> Facts:
-    # Known by its declaration too: a function may be declared anew. An object may change, and is looked at each time.
+    # Cached with its declaration, which may be replaced. An object may change, so it is not cached.
     return (_facts if isinstance(function, FunctionType) else _facts.__wrapped__)(
         function, declared(function)
     )
@@ -64,7 +64,7 @@ def facts_of(function: Function) -> Facts:
 def _facts(function: Function, said: Declared) -> Facts:
     inner, _, _ = unwrapped(function)
     tool = name_in_rules(function)
-    # A name that was chosen is the identity: the function may move. Otherwise two modules may have one of it.
+    # A chosen name is the identity, so the function may move. Otherwise two modules may use the same name.
     chosen = said.name != getattr(inner, "__qualname__", "")
     return Facts(inner, said, tool, said.name if chosen else tool, is_async(inner), hides_something(inner))
 
@@ -99,7 +99,7 @@ class Caller:
         with self._at_work.on(wanted.key):
             return self._make(wanted, lambda: self._function(*args, **kwargs))
 
-    # The two ways of making it: with threads and with a loop
+    # The two ways of making a call: synchronous and asynchronous
 
     def _make(self, wanted: Wanted, function: Callable[[], Any]) -> Any:
         if earlier := self._recorder.completed(wanted, replayed=self._replayed):
@@ -162,13 +162,16 @@ class Caller:
             key, intent = self._key, keys.intent_key(identity, intended)
         else:
             key, intent = self._automatic_key(identity, intended), ""
+        seen = arguments.seen(self._function, kept)
+        if data := self._declared.data():
+            kept, seen = kept | {HANDLERS: data}, seen | {HANDLERS: view(data)}
         return Wanted(
             name,
             self._declared.effect,
             key,
             kept,
             bound,
-            arguments.seen(self._function, kept),
+            seen,
             self._facts.tool,
             intent,
             self._declared.handlers(),
@@ -183,9 +186,9 @@ class Caller:
             raise UsageError(
                 f"{self._declared.name} is an object with a state of its own, so its arguments do not say which "
                 "call is meant; it was not called",
-                hint="run.call(..., key=...) names it, or call a function",
+                hint="name the call with run.call(..., key=...), or call a function",
             )
-        # Its place among those of the same intent: threads and tasks may come in another order the next time.
+        # Counted among calls with the same intent: threads and tasks may come in another order next time.
         nth = self._nth(keys.alike(self._place, identity, intended))
         return keys.action_key(self._place, nth, identity, intended)
 
@@ -199,7 +202,7 @@ class Caller:
     # After
 
     def _after_error(self, id: str, wanted: Wanted, error: BaseException, left: int) -> CallEvidence | None:
-        """Judge a call that raised: None is to try again; what the world has after all is its result."""
+        """Judge a call that raised. Return None to retry, or the result if its check finds that it happened."""
         transient = isinstance(error, self._declared.retry_on) and not isinstance(error, FINAL)
         action = self._ledger.history.actions.get(id)
         seen = self._calls.look_at(action) if action else CallEvidence(False)
@@ -225,7 +228,7 @@ def _unless(cancelled: asyncio.CancelledError | None, result: Any) -> Any:
 
 
 class _Calling:
-    """Says, to whoever asks in this context, which call is being made."""
+    """A block in which `current_call()` returns this call."""
 
     def __init__(self, call: Call, id: str) -> None:
         self._here = (call, id)

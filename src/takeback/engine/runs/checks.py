@@ -1,4 +1,4 @@
-"""What a caller asks for, checked before anything happens: where to go back to, and what to do about conflicts."""
+"""Checks of a caller's arguments, before anything happens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def choice_of(named: Any) -> OnConflict:
         return OnConflict(named)
     except ValueError:
         choices = ", ".join(choice.value for choice in OnConflict)
-        raise UsageError(f"{named!r} is no choice for conflicts", hint=f"one of {choices}") from None
+        raise UsageError(f"{named!r} is not a choice for conflicts", hint=f"use one of {choices}") from None
 
 
 def text_of(what: str, value: Any) -> str:
@@ -29,17 +29,17 @@ def text_of(what: str, value: Any) -> str:
 
 def seconds_of(what: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value < 0:
-        raise UsageError(f"{what} is {value!r}, which is no number of seconds; nothing was begun")
+        raise UsageError(f"{what} is {value!r}, which is not a number of seconds; nothing was begun")
     return value
 
 
 def position_of(history: History, run_id: str, to: Any) -> int:
-    """The place in the journal just before a checkpoint, step or action: where there is a picture of it."""
+    """Return the position in the journal just before a checkpoint, step or action that has a mark."""
     named = to if isinstance(to, str) else getattr(to, "id", None)
     if not isinstance(named, str):
         raise UsageError(
-            f"{to!r} is no step, action or checkpoint; nothing was taken back",
-            hint="run.rollback(to=...) takes what run.step() or run.checkpoint() gave, or an id",
+            f"{to!r} is not a step, action or checkpoint; nothing was taken back",
+            hint="run.rollback(to=...) takes the result of run.step() or run.checkpoint(), or an id",
         )
     run = history.runs[run_id]
     body = run.steps[named].body if named in run.steps else named
@@ -50,7 +50,7 @@ def position_of(history: History, run_id: str, to: Any) -> int:
         )
     if named not in history.checkpoints and not history.actions[body].began.marks:
         raise UsageError(
-            f"no picture was taken at {named}, so more would be taken back than you ask for",
-            hint="tb.run(checkpoint='action') takes one at each call, run.checkpoint() one here and now",
+            f"no checkpoint was taken at {named}, so more would be taken back than you want; nothing was taken back",
+            hint="tb.run(checkpoint='action') takes one at each call, run.checkpoint() takes one now",
         )
     return ids.seq_of(named) - 1

@@ -29,7 +29,7 @@ RECORDED = crash_points.crash_point("database-recorded")
 class Database(AlsoAsync[Any]):
     """A block in which a run writes to a database: `with run.database("app.db") as db: db.execute(…)`.
 
-    What is written is committed when the step ends, or the block where there is no step. An exception before that
+    What is written is committed when the step ends, or the block if there is no step. An exception before that
     aborts it; afterwards it is taken back with the run. Two blocks of one step for the same database are one
     transaction.
     """
@@ -40,22 +40,22 @@ class Database(AlsoAsync[Any]):
         self._place = place
         self._name = ""
         self._unguarded = ""
-        """Why what it commits cannot be taken back."""
+        """Why a commit cannot be taken back."""
         self._step = ""
         self._parent = ""
         self._action = ""
         self._aborted = ""
         self._transaction: Transaction | None = None
         self._first: Database | None = None
-        """The block that began the transaction, where this is a later one."""
+        """The block that began the transaction, if this is a later one."""
 
     def __enter__(self) -> Any:
         run, step = self._run, self._run.step
         run.at_work.refuse_closed()
         if run.replayed or (step and step.done):
             raise UsageError(
-                "what was written to the database in this step is there already; nothing was begun",
-                hint="`if not step.done:` around the block, or write in a function and make it with run.call",
+                "what this step wrote to the database is already there; nothing was begun",
+                hint="put `if not step.done:` around the block, or write in a function called by run.call",
             )
         prepared = self._databases.prepare(self._place)
         self._name, self._unguarded = prepared.name, prepared.unguarded
@@ -65,7 +65,7 @@ class Database(AlsoAsync[Any]):
         self._first = next((block for block in held if block._name == self._name), None)
         if self._first is None:
             self._step, self._parent = step.id if step else "", run.action
-            # Not looked at: until it is committed there is nothing to see, and others are at work meanwhile.
+            # Without a mark: until the commit there is nothing to see, and others are at work meanwhile.
             self._action = run.tracker.begin(self._began("database"), stream=run.id, looking=False)
             try:
                 self._transaction = self._databases.begin(self._place, self._action)
@@ -88,7 +88,7 @@ class Database(AlsoAsync[Any]):
             self.commit()
 
     def _be_careful(self, step: str) -> None:
-        """Say what an unguarded database means, before anything is written; or raise where it must not be."""
+        """Warn about an unguarded database before anything is written; raise if it must not be written."""
         run = self._run
         if run.options.began.autopilot:
             why = f"{self._unguarded}, so what is committed there cannot be taken back"
@@ -106,19 +106,19 @@ class Database(AlsoAsync[Any]):
             where = recorded.steps[inside].name if inside else ""
             if where == step and standing(history, action):
                 raise HandedOver(
-                    f"an earlier attempt came to {action.name} ({id}), and that cannot be taken back: "
+                    f"an earlier attempt reached {action.name} ({id}), which cannot be taken back: "
                     f"{self._unguarded}. So it is not written again",
-                    hint=f"look. If it never happened, `takeback handover return {run.id} --never {id}`; else finish "
-                    "by hand, or begin a run with another key",
+                    hint=f"check it. If it did not happen, `takeback handover return {run.id} --did-not {id}`; if it "
+                    "did, finish by hand, or begin a run with another key",
                 )
         warnings.warn(
-            f"{self._unguarded}: what is written to it lasts only if its step does, and cannot be taken back once it "
-            "is committed. `takeback guard ADDRESS` changes that",
+            f"{self._unguarded}: what is written to it is kept only if its step succeeds, and cannot be taken back "
+            "once it is committed. `takeback guard ADDRESS` changes that",
             stacklevel=3,
         )
 
     def commit(self) -> None:
-        """Make it last. The commit is an action of its own: what changes in that moment is the transaction's."""
+        """Commit, as an action of its own: what changes in that moment belongs to the transaction."""
         if self._aborted:
             raise ConflictError(
                 f"what was written to {self._name} in this step was aborted: {self._aborted}",
@@ -131,18 +131,18 @@ class Database(AlsoAsync[Any]):
         try:
             self._opened().commit()
         except BaseException as error:
-            # Where the server answered, it said no. Otherwise it may have committed all the same.
+            # If the server answered, it refused. Otherwise it may have committed nevertheless.
             answered = isinstance(error, TakebackError) and not getattr(error, "retryable", False)
             self._end(e.Outcome.FAILED, said(error), commit, in_doubt=not answered)
             raise
-        # A sign of life after the commit proves, should this process die now, that it was the commit's.
+        # If this process dies now, a sign of life after the commit proves that the changes are the commit's.
         tracker.life.show(commit)
         crash_points.reach(COMMITTED)
         self._end(e.Outcome.DONE, "", commit, happened=True)
         crash_points.reach(RECORDED)
 
     def abort(self, why: str) -> None:
-        """Let it never have been."""
+        """Abort the transaction."""
         if self._aborted:
             return
         self._aborted = why or "it was stopped"
@@ -168,7 +168,7 @@ class Database(AlsoAsync[Any]):
         )
         if not (lasting and self._unguarded):
             return began
-        # From here on it is a call to another system that nobody can take back.
+        # From here on it is an irreversible call to another system.
         key = keys.call_key(run.tracker.origin, run.id, 1, began.name, run.ledger.history.seq)
         return msgspec.structs.replace(
             began, effect=e.Effect.IRREVERSIBLE, call_key=key, uncaptured=(self._unguarded,)

@@ -1,21 +1,22 @@
-"""Calls that are being made: a run does not end, and is not taken back, under one that still works."""
+"""Calls in flight: a run neither ends nor is taken back while one is being made."""
 
 from __future__ import annotations
 
 import contextvars
 import os
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from takeback.errors import RunBusy, UsageError
 
 if TYPE_CHECKING:
-    # It takes long to load, and whoever needs it has loaded it.
+    # Slow to import, and callers that need it have already imported it.
     import asyncio
 
 T = TypeVar("T")
@@ -23,43 +24,41 @@ T = TypeVar("T")
 POLL_S = 0.01
 
 _inside: ContextVar[frozenset[tuple[int, str]]] = ContextVar("takeback-inside", default=frozenset())
-"""The calls that this code is inside of: whose they are, and their keys."""
+"""The calls that this code is inside of: their run and their keys."""
 
 
 class AtWork:
-    """The calls of a run in all its threads and tasks. One key is at work once; none begins once this is closed."""
+    """The calls in flight of a run, in all threads and tasks: one per key, and none begins after `close`."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._keys: set[str] = set()
         self._closed = ""
         self._alone = 0
-        """The thread that takes something back, so that no other begins a call."""
+        """The thread that takes something back; meanwhile no other thread begins a call."""
         self._pid = os.getpid()
 
     def open(self) -> None:
-        """From here on this process, and no fork of it, makes the calls."""
+        """Make this process, and no fork of it, the one that makes the calls."""
         self._pid = os.getpid()
 
     def on(self, key: str) -> _On:
-        """For the length of a call. Whoever comes with the same key waits, and then finds the result."""
+        """Return a block for one call. Another caller with the same key waits, and then finds the result."""
         self.refuse_forked()
         return _On(self, key)
 
     @asynccontextmanager
     async def on_async(self, key: str) -> AsyncIterator[None]:
-        """The same, in a loop that has to go on meanwhile."""
-        import asyncio
-
+        """Enter the block for one call without blocking the event loop."""
         self.refuse_forked()
         while not self._enter(key):
-            await asyncio.sleep(POLL_S)
+            await pause(POLL_S)
         with _Noted(self, key):
             yield
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """For the length of a rollback: refused while others are at work, who might go on with what is undone."""
+        """Enter a block for a rollback. Raise RunBusy while other calls, which might use what is undone, are made."""
         with self._changed:
             others = [key for key in self._keys if (id(self), key) not in _inside.get()]
             if others or self._alone:
@@ -81,9 +80,9 @@ class AtWork:
             if key in self._keys:
                 if (id(self), key) in _inside.get():
                     raise UsageError(
-                        f"this is inside of the call with the key {key!r}, which would wait for itself; "
+                        f"this code runs inside the call with the key {key!r}, which would wait for itself; "
                         "nothing was begun",
-                        hint="give each call a key of its own",
+                        hint="use a separate key for each call",
                     )
                 return False
             if self._alone not in (0, threading.get_ident()):
@@ -100,10 +99,10 @@ class AtWork:
         return self._pid != os.getpid()
 
     def refuse_forked(self) -> None:
-        """Two processes that both believe to be the run would each make its calls."""
+        """Raise UsageError in a fork: otherwise two processes would each make the calls of the run."""
         if self.is_forked():
             raise UsageError(
-                "this process is a fork of the one that conducts the run; nothing was done",
+                "this process is a fork of the one that runs this run; nothing was done",
                 hint="make the calls in the process that began the run, or begin another run here",
             )
 
@@ -113,7 +112,7 @@ class AtWork:
             raise UsageError(f"{self._closed}; nothing was begun", hint="begin another run")
 
     def close(self, why: str, wait_s: float) -> bool:
-        """Let nothing more begin, and wait for what has; False if it takes too long."""
+        """Let no more calls begin, and wait for those in flight. Return False if that takes too long."""
         with self._changed:
             self._closed = why
             self._changed.notify_all()
@@ -121,7 +120,7 @@ class AtWork:
 
 
 class _Noted:
-    """Lets this context know that it is inside of a call that has begun, until that is over."""
+    """A block that marks this context as inside a call."""
 
     def __init__(self, work: AtWork, key: str) -> None:
         self._work = work
@@ -136,7 +135,7 @@ class _Noted:
 
 
 class _On(_Noted):
-    """Waits for its turn first."""
+    """A block for one call that first waits until its key is free."""
 
     def __enter__(self) -> None:
         work = self._work
@@ -147,7 +146,7 @@ class _On(_Noted):
 
 
 class AlsoAsync(ABC, Generic[T]):
-    """What is done with `with` can be done with `async with` too: in a thread, and to its end."""
+    """A base class for blocks that work with `async with` too: in a thread, and always to the end."""
 
     @abstractmethod
     def __enter__(self) -> T: ...
@@ -172,13 +171,46 @@ class AlsoAsync(ABC, Generic[T]):
             raise cancelled
 
 
+async def pause(seconds: float) -> None:
+    """Sleep, in asyncio or in trio."""
+    if trio := _running_trio():
+        await trio.sleep(seconds)
+    else:
+        import asyncio
+
+        await asyncio.sleep(seconds)
+
+
+def _running_trio() -> Any:
+    """Return trio if it runs this code. A program that runs trio has imported it, so nothing is imported here."""
+    trio = sys.modules.get("trio")
+    if trio is not None:
+        with suppress(RuntimeError):
+            trio.lowlevel.current_task()
+            return trio
+    return None
+
+
+async def uncancelled(function: Callable[[], T]) -> T:
+    """Run a function in a thread to its end, and only then let a cancellation take effect."""
+    result, cancelled = await wholly(function)
+    if cancelled:
+        raise cancelled
+    return result
+
+
 async def wholly(
     function: Callable[[], T], *, apart: bool = False
 ) -> tuple[T, asyncio.CancelledError | None]:
-    """Do it in a thread, to its end: a record is not left half made where whoever waits for it is cancelled.
+    """Run a function in a thread to its end, so that cancelling the caller leaves no incomplete record.
 
-    `apart` is for what may take hours, as a question does: it has a thread of its own, and fills nobody's pool.
+    `apart` is for what may take hours, such as waiting for approval: it gets a thread of its own.
+    Under trio the cancellation takes effect at the next checkpoint of the caller, and is not returned.
     """
+    if trio := _running_trio():
+        with trio.CancelScope(shield=True):
+            done: T = await trio.to_thread.run_sync(function)
+        return done, None
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""What a run remembers, as dictionaries and lists that record each change made to them."""
+"""The memory of a run, as dictionaries and lists that record each change made to them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from takeback.core.values import DEEPEST, plain
 from takeback.errors import UsageError
 
 Read = Callable[[], Mapping[str, Any]]
-"""The values by path as the journal has them now, others' undos included."""
+"""Returns the present values by path, including the effect of undos by others."""
 Write = Callable[[tuple[Change, ...]], None]
 
 
 class RunMemory:
-    """The memory of one run: where its values are read from and their changes go to."""
+    """The memory of one run: reads its values and records their changes."""
 
     def __init__(self, run: str, read: Read, write: Write) -> None:
         self._run = run
@@ -25,7 +25,7 @@ class RunMemory:
         self._write = write
 
     def value(self, path: str) -> Any:
-        """What is at a path, as plain values; KeyError where there is nothing."""
+        """Return what is at a path, as plain values; KeyError if there is nothing."""
         below = self._below(path)
         if not below:
             if path:
@@ -40,7 +40,7 @@ class RunMemory:
         before = self._below(path)
         above = path.rpartition("/")[0]
         values = self._read()
-        if above in values:  # an empty place, which is none any more
+        if above in values:  # an empty dictionary, which is not empty any more
             before[above] = values[above]
         self._record(before, after)
 
@@ -62,11 +62,11 @@ class RunMemory:
 
 
 class Handle(ABC):
-    """Something in the memory that looks like the plain value that it stands for."""
+    """A proxy that behaves like the plain value in memory that it stands for."""
 
     @abstractmethod
     def plain(self) -> Any:
-        """The value of this moment."""
+        """Return the present value."""
 
     def __len__(self) -> int:
         return len(self.plain())
@@ -81,7 +81,7 @@ class Handle(ABC):
 
 
 class Mapped(MutableMapping[str, Any]):
-    """A dictionary that never hands out what was put into it: a change of that would be lost."""
+    """A dictionary that never returns the object that was put into it: a change of that would be lost."""
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         if key not in self:
@@ -90,7 +90,7 @@ class Mapped(MutableMapping[str, Any]):
 
 
 class DictHandle(Handle, Mapped):
-    """A dictionary in the memory, each key of which is a target. The outermost one is `run.memory`."""
+    """A dictionary in memory, each key of which is a target. The outermost one is `run.memory`."""
 
     def __init__(self, memory: RunMemory, path: str = "") -> None:
         self._memory = memory
@@ -123,7 +123,7 @@ class DictHandle(Handle, Mapped):
 
 
 class Cell:
-    """A value that is read and written as a whole, as a list is, with everything in it."""
+    """A value that is read and written as a whole, such as a list with everything in it."""
 
     def __init__(self, get: Callable[[], Any], put: Callable[[Any], None]) -> None:
         self.get = get
@@ -141,7 +141,7 @@ class Cell:
 
 
 class ListHandle(Handle):
-    """A list, or what is in one: whatever changes in it is a change of the whole."""
+    """A list, or an element of one: a change in it is a change of the whole list."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
@@ -190,9 +190,9 @@ def _inside(cell: Cell) -> Any:
 
 
 def _bare(value: Any, depth: int = 0) -> Any:
-    """A value with plain ones in the place of handles."""
+    """Return a value with handles replaced by plain values."""
     if depth > DEEPEST:
-        return value  # whoever keeps it refuses it
+        return value  # it is refused later, when it is recorded
     if isinstance(value, Handle):
         return value.plain()
     if isinstance(value, dict):

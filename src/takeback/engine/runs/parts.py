@@ -1,4 +1,4 @@
-"""What runs are made of, and how a run is to go."""
+"""The parts of a run, and its options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHECKPOINTS = ("action", "step", "run")
 
 
 class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runs of one workspace share."""
+    """The parts that all runs of one workspace share."""
 
     root: Path
     tracker: Tracker
@@ -39,13 +39,13 @@ class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
     leases: Leases
     locks: LockGuard
     judges: Callable[[Sequence[str]], Judging]
-    """The rules, for a run that looks at these places outside the workspace."""
+    """Returns the judge for a run that looks at these places outside the workspace."""
     recover: Callable[[], None]
     deliver: Callable[[str], object]
 
 
 class RunParts(SharedParts, frozen=True, kw_only=True):
-    """What one run is made of."""
+    """The parts of one run."""
 
     judging: Judging
     gate: Gate
@@ -53,7 +53,7 @@ class RunParts(SharedParts, frozen=True, kw_only=True):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """How a run is to go: what is recorded of it, and what only the process at work needs to know."""
+    """The options of a run: those that are recorded, and those that only its process needs."""
 
     began: RunBegan
     """The event with which it begins."""
@@ -62,14 +62,14 @@ class Options(msgspec.Struct, frozen=True):
     invariants: tuple[Callable[[], object], ...] = ()
     wait_s: float = 60.0
     deliver: bool = False
-    """Whether the run delivers by itself what it deferred, once it has committed."""
+    """True if the run itself delivers what it deferred, once it has committed."""
     steps: tuple[str, ...] = ()
-    """What is to be kept in a workflow file, for a restart by something that knows no more than that."""
+    """The steps to keep in a workflow file, for a restart by a program that knows only that file."""
     roots: tuple[str, ...] = ()
-    """Places outside the workspace that are looked at as long as the run is at work."""
+    """Places outside the workspace that are looked at while the run is open."""
 
     def checked(self) -> Options:
-        """Return these options with the name as it may be recorded; UsageError where they cannot be meant."""
+        """Return these options with the name redacted. Raise UsageError if they make no sense."""
         name = text_of("the name of the run", self.began.name)
         key = text_of("the key of the run", self.began.key)
         for invariant in self.invariants:
@@ -77,7 +77,7 @@ class Options(msgspec.Struct, frozen=True):
         seconds_of("wait_s", self.wait_s)
         if self.checkpoint not in CHECKPOINTS:
             raise UsageError(
-                f"{self.checkpoint!r} is no checkpoint granularity", hint="one of action, step, run"
+                f"{self.checkpoint!r} is not a checkpoint granularity", hint="use action, step or run"
             )
         began = msgspec.structs.replace(self.began, name=redact(name), key=key)
         return msgspec.structs.replace(self, began=began)

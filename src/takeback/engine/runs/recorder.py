@@ -1,27 +1,31 @@
-"""One action of a run in the journal: known already, let through and begun, ended with what became of it.
+"""One action of a run in the journal: found there, or passed through the gate, begun and ended.
 
-Whoever makes an action uses this: a call of a function, and the two ends that hooks, servers and frameworks hold.
+Used by calls of functions, and by `begin` and `end` for hooks, servers and frameworks.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from takeback.core import events as e
 from takeback.core import keys
+from takeback.core.codec import text_of
 from takeback.core.entities import RecordedAction, RecordedRun
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.core.policy import Decision
+from takeback.core.policy import Decision, relative
 from takeback.core.rules import Ruling
-from takeback.core.values import plain, said
+from takeback.core.values import said
 from takeback.engine.gate.wanted import Wanted
 from takeback.engine.locks.guard import told
 from takeback.engine.runs.parts import RunParts
 from takeback.engine.runs.recorded_calls import (
+    HANDLERS,
     CallEvidence,
     change_of,
     in_doubt,
@@ -30,7 +34,8 @@ from takeback.engine.runs.recorded_calls import (
     standing,
 )
 from takeback.engine.runs.recorded_calls import told as told_of
-from takeback.engine.tracking.recovery import settle_calls
+from takeback.engine.runs.values import Codec
+from takeback.engine.tracking.recovery import settle_calls, settle_one
 from takeback.engine.tracking.signs_of_life import Heartbeat
 from takeback.errors import HandedOver, UsageError
 from takeback.resources.calls.resource import Call
@@ -44,19 +49,42 @@ MADE = crash_points.crash_point("call-made")
 ENDED = crash_points.crash_point("call-ended")
 
 _NEEDS = {
-    e.Effect.DEFERRED: ("the outbox", "run.defer(function, ...) has it called once the run has committed"),
+    e.Effect.DEFERRED: ("the outbox", "run.defer(function, ...) calls it once the run has committed"),
     e.Effect.TRANSACTIONAL: (
-        "a transaction, and a call has none",
+        "a transaction, which a call does not have",
         "write to a database in a block, `with run.database(place) as db:`; or declare an undo handler",
     ),
 }
 
 
-class Recorder:
-    """Records the actions of one run."""
+class OpenHere:
+    """The actions that a caller in this process has begun and not ended."""
 
-    def __init__(self, run: RecordedRun, parts: RunParts, beat: Heartbeat | None = None) -> None:
+    def __init__(self) -> None:
+        self.begun: set[str] = set()
+        self.entered: set[str] = set()
+        """Those whose blocks are at work, and end them."""
+
+    def left(self) -> list[str]:
+        """Return those that nothing will end."""
+        return sorted(self.begun - self.entered)
+
+
+class Recorder:
+    """The recorder of the actions of one run."""
+
+    def __init__(
+        self,
+        run: RecordedRun,
+        parts: RunParts,
+        beat: Heartbeat | None = None,
+        codec: Codec | None = None,
+        open_here: OpenHere | None = None,
+    ) -> None:
         self.run = run
+        self.codec = codec or Codec()
+        self.open_here = open_here or OpenHere()
+        self._root = os.path.realpath(parts.root)
         self.calls = parts.calls
         self.gate = parts.gate
         self._judging = parts.judging
@@ -67,22 +95,22 @@ class Recorder:
         self._locks = parts.locks
 
     def history(self) -> History:
-        """What the journal says now."""
+        """Return the present history."""
         return self._ledger.refresh()
 
     # Before
 
     def foreseen(self, wanted: Wanted) -> Wanted:
-        """Return the same with what it would do: a command among its arguments may do more than its tool declares.
+        """Return the action with what it would do: a command in its arguments may do more than its tool declares.
 
-        What it names outside the workspace has to be looked at before and after, whoever looks around it.
+        Places that it names outside the workspace have to be looked at before and after it.
         """
         found = self._judging.foresee(wanted)
         looking = wanted.looking or bool(found.survey.places)
         return msgspec.structs.replace(wanted, effect=found.effect, foreseen=found, looking=looking)
 
     def keep_off(self, wanted: Wanted) -> None:
-        """Raise where a call says that it writes what others have locked; or say so, by the settings."""
+        """Refuse a call that would write what others have locked, or only warn, depending on the settings."""
         decision = self.locked(wanted)
         if decision.do is Ruling.DENY:
             self.gate.refuse(self.run.id, wanted, decision)
@@ -90,7 +118,7 @@ class Recorder:
             _log.warning("%s: %s", wanted.name, decision.why)
 
     def locked(self, wanted: Wanted) -> Decision:
-        """Return what the locks of others say of it: not to be begun, or begun with a warning as the reason."""
+        """Return the decision by the locks of others: denied, or allowed with a warning as the reason."""
         found = self._locks.before(wanted.foreseen.touched, run=self.run.id)
         if not found:
             return Decision()
@@ -100,21 +128,17 @@ class Recorder:
     def completed(
         self, wanted: Wanted, *, replayed: bool = False, at_work: bool = False
     ) -> RecordedAction | None:
-        """The same action, if it was completed and not taken back; or if it is `at_work`, in any process."""
+        """Return this action if it was completed and not taken back; with `at_work` also if it is still open."""
         history = self._ledger.refresh()
-        for id in reversed(self.run.keys.get(wanted.key, [])):
+        for id in reversed(history.calls_of(self.run.id, wanted.key)):
             action = history.actions[id]
-            if action.name != wanted.name:
-                raise UsageError(
-                    f"the key {wanted.key!r} is that of {action.name} ({id}); {wanted.name} was not called",
-                    hint="a key names one action of its run",
-                )
+            self._refuse_renamed(action, wanted)
             if at_work and action.life is Life.OPEN:
                 return self._same(action, wanted)
-            # Nobody else is at work on this key, so one that is open was cut short by an interrupt.
+            # No other thread uses this key now, so an open action was cut short by an interrupt.
             settle_calls(self._tracker, self.calls, [id], "it was interrupted")
             self._clear_up(action)
-            # Also one that raised, was cut short, or could not be taken back: the other system has it.
+            # Even if it raised, was cut short, or could not be taken back: the other system has it.
             if standing(history, action):
                 return self._same(action, wanted)
             if is_gone(history, action) or id in history.moves.lost:
@@ -124,46 +148,80 @@ class Recorder:
         if replayed:
             raise UsageError(
                 f"run {self.run.id} was committed without this call of {wanted.name}; it was not made",
-                hint="a changed plan is another run: give it another key",
+                hint="a changed plan is another run: use another key",
             )
         return None
 
+    def recorded(self, wanted: Wanted) -> RecordedAction | None:
+        """Return the last action with this key that was not taken back, whatever became of it.
+
+        One whose process died is settled first, and one in doubt is checked again. The caller holds the lock.
+        """
+        history = self._ledger.refresh()
+        id = next(reversed(history.calls_of(self.run.id, wanted.key)), "")
+        if not id:
+            return None
+        action = history.actions[id]
+        self._refuse_renamed(action, wanted)
+        if action.life is Life.OPEN:
+            if self._tracker.is_guarded(action):
+                return self._same(action, wanted)
+            settle_one(self._tracker, self.calls, action)
+        if self._unclear(action) is None and not standing(history, action):
+            if is_gone(history, action) or id in history.moves.lost:
+                return None
+        return self._same(action, wanted)
+
+    def _refuse_renamed(self, action: RecordedAction, wanted: Wanted) -> None:
+        if action.name != wanted.name:
+            raise UsageError(
+                f"the key {wanted.key!r} was already used for {action.name} ({action.id}); "
+                f"{wanted.name} was not called",
+                hint="a key identifies one action of its run",
+            )
+
     def _clear_up(self, action: RecordedAction) -> None:
-        """An action of which nobody can tell whether it is there must not be made again, nor taken for granted."""
+        """Settle an action in doubt, or raise HandedOver: it must neither be repeated nor taken for granted."""
+        if unclear := self._unclear(action):
+            raise unclear
+
+    def _unclear(self, action: RecordedAction) -> HandedOver | None:
+        """Settle an action in doubt. Return what a human has to be told if that is not possible."""
         history = self._ledger.history
         if is_outside(action) and history.is_half_undone(action.id):
             self._rollbacks.once_more(action.id)
             if history.is_half_undone(action.id):
-                raise HandedOver(
-                    f"{action.name} ({action.id}) was to be taken back, and nobody can tell whether it is",
-                    hint=f"look, mend its undo handler, then `takeback undo {action.id}`",
+                return HandedOver(
+                    f"it is unknown whether {action.name} ({action.id}) was taken back",
+                    hint=f"check it, fix its undo handler, then `takeback undo {action.id}`",
                 )
         if in_doubt(history, action) and not self._checked_again(action):
-            raise HandedOver(
-                f"nobody can tell whether {action.name} ({action.id}) happened: {action.why}",
-                hint=f"look, then `takeback handover return {self.run.id} --happened {action.id}` (or --never)",
+            return HandedOver(
+                f"it is unknown whether {action.name} ({action.id}) happened: {action.why}",
+                hint=f"check it, then `takeback handover return {self.run.id} --happened {action.id}` (or --did-not)",
             )
+        return None
 
     def _same(self, action: RecordedAction, wanted: Wanted) -> RecordedAction:
-        """This recorded action, if it is the one that is wanted: a key that was given says too little by itself."""
+        """Return the recorded action. Raise UsageError if the same key was used for other arguments."""
         recorded = action.as_tool.intent
         if recorded and wanted.intent and recorded != wanted.intent:
             raise UsageError(
-                f"the key {wanted.key!r} is that of {action.name} with other arguments ({action.id}); "
+                f"the key {wanted.key!r} was already used for {action.name} with other arguments ({action.id}); "
                 "nothing was called",
-                hint="give each call its own key; what differs by attempt is named with @action(volatile=...)",
+                hint="use one key per call; name arguments that differ by attempt with @action(volatile=...)",
             )
         return action
 
     def _checked_again(self, action: RecordedAction) -> bool:
-        """Ask the check of a call in doubt once more: it may be able to tell by now."""
+        """Run the check of a call in doubt again: it may know more by now. Return whether it does."""
         seen = self.calls.look_at(action)
         if seen.in_doubt:
             return False
         changes = told_of(self._ledger.history, action, happened=seen.happened)
         with self.calls.keeping(seen.result) as kept:
-            word = e.ActionTold(action.id, seen.happened, changes, "check", kept.view, kept.full)
-            self._ledger.append([word], self.run.id)
+            answer = e.ActionTold(action.id, seen.happened, changes, "check", kept.view, kept.full)
+            self._ledger.append([answer], self.run.id)
         return True
 
     def refuse_unready(self, wanted: Wanted) -> None:
@@ -174,14 +232,17 @@ class Recorder:
             )
 
     def begin(self, wanted: Wanted, passed: list[e.Event]) -> tuple[Call, str]:
-        """Record that it begins, with what the gate said. Without an effect there is nothing to record yet."""
+        """Record that an action begins, with the events of the gate. Without an effect nothing is recorded yet."""
         run, history = self.run, self._ledger.history
-        attempts = [id for id in run.keys.get(wanted.key, ()) if is_gone(history, history.actions[id])]
+        attempts = [
+            id for id in history.calls_of(run.id, wanted.key) if is_gone(history, history.actions[id])
+        ]
         identity = f"key {run.began.key}" if run.began.key else f"run {run.id}"
         key = keys.call_key(
             self._tracker.origin, identity, run.began.generation, wanted.key, 1 + len(attempts)
         )
-        call = Call(wanted.name, wanted.plain["args"], wanted.plain["kwargs"], key)
+        data = wanted.plain.get(HANDLERS, {})
+        call = Call(wanted.name, wanted.plain["args"], wanted.plain["kwargs"], key, data=data)
         if wanted.effect is e.Effect.NONE and not wanted.apart:
             if passed:
                 self._ledger.append(passed, run.id)
@@ -206,26 +267,46 @@ class Recorder:
                 intent=wanted.intent,
                 outside=survey.places,
                 uncaptured=(*survey.missed, *survey.stated),
+                paths=self._named(wanted),
             )
             crash_points.reach(BEFORE_RECORD)
             id = self._tracker.begin(began, stream=run.id, before=passed, looking=wanted.looking)
         if wanted.looking:
             (self._beat.add if self._beat else self._tracker.life.show)(id)
+        self.open_here.begun.add(id)
         crash_points.reach(RECORDED)
         return call, id
 
+    def _named(self, wanted: Wanted) -> tuple[str, ...]:
+        """Return the paths in the workspace that it says it writes, if these are all that it writes there."""
+        found = wanted.foreseen
+        is_all = bool(wanted.paths) or (wanted.effect is e.Effect.RESTORABLE and not found.commands)
+        if not is_all or any(one.somewhere or one.names is not None for one in found.touched):
+            return ()
+        places = dict.fromkeys(path for one in found.touched for path in (one.path, one.really) if path)
+        inside = (relative(os.path.normpath(place), self._root) for place in places)
+        return tuple(text_of(os.fsencode(path)) for path in inside if path not in (None, "."))
+
     # After
 
-    def end(self, id: str, name: str, result: Any, wanted: Wanted | None = None) -> None:
-        """Record what it gave. It happened, whatever becomes of that.
+    def result(self, action: RecordedAction) -> Any:
+        """Return the result of an action, as the codec of its thread reads it."""
+        found = self.calls.result(action)
+        if action.life not in (Life.DONE, Life.BACKGROUND):
+            # A check or a human told it, so it did not go through the codec yet.
+            found = self.codec.plain(found, "what the check found")
+        return self.codec.decode(found)
 
-        `wanted` says that nobody but the caller can end it.
+    def end(self, id: str, name: str, result: Any, wanted: Wanted | None = None) -> None:
+        """Record the result of an action. It happened, even if recording the result fails.
+
+        `wanted` is given if only the caller can end the action.
         """
         try:
             crash_points.reach(MADE)
             if self._beat:
                 self._beat.show()
-            with self.calls.keeping(plain(result, f"what {name} returned")) as kept:
+            with self.calls.keeping(self.codec.plain(result, f"what {name} returned")) as kept:
                 self.close(id, wanted, e.Outcome.DONE, "", kept.view, kept.full, happened=True)
         except BaseException as error:
             why = error.message if isinstance(error, UsageError) else f"it was made, and then: {said(error)}"
@@ -236,19 +317,30 @@ class Recorder:
             raise
         crash_points.reach(ENDED)
 
+    def deliver(self, ids: Iterable[str]) -> None:
+        """Record that the results of these actions have reached their caller for good."""
+        self._ledger.append([e.ActionDelivered(id) for id in ids], self.run.id)
+
     def live_on(self, id: str) -> None:
-        """Record that its tool has answered while what it started is still at work."""
+        """Record that its tool has answered while processes that it started are still at work."""
         self._tracker.end(id, e.Outcome.DONE, lives_on=True)
 
     def failed(
-        self, id: str, wanted: Wanted | None, why: str, seen: CallEvidence, *, unsure: bool = False
+        self,
+        id: str,
+        wanted: Wanted | None,
+        why: str,
+        seen: CallEvidence,
+        *,
+        unsure: bool = False,
+        outcome: e.Outcome = e.Outcome.FAILED,
     ) -> None:
-        """Record that it ended badly, with what the world says of it; `unsure` is as in Tracker.end."""
+        """Record that it failed, with what was found out about it; `unsure` is as in Tracker.end."""
         with self.calls.keeping(seen.result) as kept:
             self.close(
                 id,
                 wanted,
-                e.Outcome.FAILED,
+                outcome,
                 why,
                 kept.view,
                 kept.full,
@@ -270,11 +362,12 @@ class Recorder:
         in_doubt: bool = False,
         unsure: bool = False,
     ) -> None:
-        """Record the end of an action; of one without an effect, all of it."""
+        """Record the end of an action; for one without an effect, the whole action."""
         if not id:
             if wanted is not None and happened:
                 self._note(wanted, outcome, why, result, full)
             return
+        self.open_here.begun.discard(id)
         action = self._ledger.history.actions[id]
         changes = change_of(action, in_doubt=in_doubt) if happened else ()
         if wanted is None or bool(action.began.marks):

@@ -1,4 +1,4 @@
-"""Runs and steps: one attempt of an agent at a task, which is kept as a whole or taken back as a whole."""
+"""A run: one attempt of an agent at a task, which is kept as a whole or taken back as a whole."""
 
 from __future__ import annotations
 
@@ -39,21 +39,29 @@ from takeback.engine.runs.recorded_calls import is_taken_back, undone_since
 from takeback.engine.runs.recorder import Recorder
 from takeback.engine.runs.step import RunContext, Step, releasing, take_back
 from takeback.engine.tracking.recovery import end_taken_back, settle_calls
-from takeback.errors import ConflictError, HandedOver, InvariantBroken, LeaseLost, RollbackIncomplete, RunBusy
+from takeback.errors import (
+    ConflictError,
+    HandedOver,
+    InvariantBroken,
+    LeaseLost,
+    RollbackIncomplete,
+    RunBusy,
+    UsageError,
+)
 
 POLL_S = 0.05
 
 
 class Run(Actions, AlsoAsync["Run"]):
-    """One attempt. At the end of its block it is committed; an exception takes it all back and goes on."""
+    """One attempt at a task. The end of its block commits it; an exception takes it all back and is re-raised."""
 
     buffered = Buffered
-    """A model's output as input, whole and valid or not at all: `with run.buffered(Report) as out:`."""
+    """A block for a model's output, used whole and valid or not at all: `with run.buffered(Report) as out:`."""
 
     def __init__(self, parts: RunParts, options: Options) -> None:
         super().__init__(parts)
         self.report: RollbackReport | None = None
-        """What was taken back when the run failed."""
+        """The report of the rollback, if the run failed."""
         self.options = options
         self._context = RunContext(parts, options)
         self._tracker = parts.tracker
@@ -74,7 +82,7 @@ class Run(Actions, AlsoAsync["Run"]):
         while not self._begin():
             if time.monotonic() > deadline:
                 raise RunBusy(
-                    f"the run with the key {self.options.began.key!r} goes on in another process; nothing was begun",
+                    f"the run with the key {self.options.began.key!r} is open in another process; nothing was begun",
                     hint="wait for it, or use another key",
                 )
             time.sleep(POLL_S)
@@ -86,7 +94,7 @@ class Run(Actions, AlsoAsync["Run"]):
         if error is None:
             self._context.at_work.refuse_forked()
         elif self._context.at_work.is_forked():
-            return  # it is the other process's, and goes on there
+            return  # the run belongs to the parent process and goes on there
         in_time = self._context.at_work.close(f"run {self.id} has ended", self.options.wait_s)
         self._context.beat.show(last=True)
         try:
@@ -117,12 +125,12 @@ class Run(Actions, AlsoAsync["Run"]):
                 self._give_up()
 
     def _give_up(self) -> None:
-        """No end could be recorded. As if its process had died, it may be continued, also by this one."""
+        """Treat the run as if its process had died, because its end could not be recorded. It can be continued."""
         for id in self._ledger.history.runs[self.id].actions:
             self._tracker.life.give_up(id)
 
     def _begin(self) -> bool:
-        """Begin, continue or replay; False while another process is at it."""
+        """Begin, continue or replay the run. Return False while another process runs it."""
         with self._tracker.lock.held():
             self._parts.recover()
             earlier = self._earlier()
@@ -135,7 +143,7 @@ class Run(Actions, AlsoAsync["Run"]):
             elif earlier.life is Life.HANDED_OVER:
                 raise HandedOver(
                     f"run {earlier.id} was handed over: {earlier.why}. Nothing was begun",
-                    hint=f"a human gives it back with `takeback handover return {earlier.id}`",
+                    hint=f"a human returns it with `takeback handover return {earlier.id}`",
                 )
             elif earlier.life in (Life.FAILED, Life.STOPPED) or is_taken_back(self._ledger.history, earlier):
                 self._start(earlier.began.generation + 1)
@@ -147,18 +155,24 @@ class Run(Actions, AlsoAsync["Run"]):
 
     def _earlier(self) -> Recorded | None:
         history = self._ledger.history
-        found = history.keyed_runs.get(self.options.began.key, ()) if self.options.began.key else ()
-        return history.runs[found[-1]] if found else None
+        found = history.runs_of_key(self.options.began.key) if self.options.began.key else ()
+        earlier = history.runs[found[-1]] if found else None
+        if earlier and earlier.began.thread:
+            raise UsageError(
+                f"the key {self.options.began.key!r} was already used for {earlier.id}, a thread; nothing was begun",
+                hint="use another key for the run",
+            )
+        return earlier
 
     def _replay(self, earlier: Recorded) -> None:
         if gone := undone_since(self._ledger.history, earlier):
             raise ConflictError(
-                f"run {earlier.id} was committed, and taken back only in part ({', '.join(gone[:3])}), "
-                "so there is nothing to give back and nothing to begin with",
+                f"run {earlier.id} was committed and then taken back only in part ({', '.join(gone[:3])}), "
+                "so it can neither be replayed nor begun again",
                 hint=f"take back the rest with `takeback undo {earlier.id}`, or use another key",
             )
         self._context.id, self._context.replayed = earlier.id, True
-        self._replica = dict(self._ledger.history.memory[self.id])
+        self._replica = dict(self._ledger.history.memory_of(self.id))
 
     def _start(self, generation: int) -> None:
         began = msgspec.structs.replace(self.options.began, generation=generation)
@@ -169,7 +183,7 @@ class Run(Actions, AlsoAsync["Run"]):
 
     def _start_again(self, earlier: Recorded) -> None:
         self._context.id = earlier.id
-        self._parts.judging.go_on(self._ledger.history.actions[id] for id in earlier.actions)
+        self._parts.judging.go_on(self._ledger.history, earlier.id)
         stopped = [
             e.StepEnded(step.id, e.Outcome.STOPPED, "interrupted")
             for step in earlier.steps.values()
@@ -183,16 +197,16 @@ class Run(Actions, AlsoAsync["Run"]):
         take_back(self._parts.rollbacks, self._ledger.history, self.id)
 
     def _as_body(self) -> e.ActionBegan:
-        """What the run does outside of its steps. It is open all the time, and so is what it keeps in view."""
+        """Return the action for what the run does outside its steps. It is open as long as the run."""
         body = self._context.as_action(self.options.began.name)
         return msgspec.structs.replace(body, outside=self.options.roots)
 
     def _fail(self, error: BaseException) -> None:
-        """End badly: hand over, or take everything back."""
+        """End a failed run: hand it over, or take everything back."""
         why = said(error)
         self._settle_calls()
         if isinstance(error, (HandedOver, LeaseLost)):
-            # Without its lock it must not write, so nothing is taken back either: that is for a human.
+            # Without its lock it must not write, so it cannot take anything back either: a human decides.
             self._tracker.end(self._context.body, e.Outcome.STOPPED, after=[e.RunHandedOver(error.message)])
             self._parts.file.end("blocked", "it waits for a human")
             return
@@ -214,9 +228,9 @@ class Run(Actions, AlsoAsync["Run"]):
         error.add_note(f"Takeback: {self.report}")
 
     def _settle_calls(self) -> None:
-        """None is at work any more. One that is open, because of an interrupt, may have happened."""
-        actions = self._ledger.refresh().runs[self.id].actions
-        settle_calls(self._tracker, self._parts.calls, actions, "it was interrupted")
+        """Settle calls that an interrupt left open, now that no call is in flight. They may have happened."""
+        left = [action.id for action in self._ledger.refresh().unended_in(self.id)]
+        settle_calls(self._tracker, self._parts.calls, left, "it was interrupted")
 
     def _out_of_time(self) -> RunBusy:
         why = f"calls of run {self.id} are still at work, so it was neither committed nor taken back"
@@ -227,7 +241,7 @@ class Run(Actions, AlsoAsync["Run"]):
     # What happens inside
 
     def step(self, name: str, *, retries: int = 0) -> Step:
-        """A step of the plan: `with run.step("edit"):`. Its `done` says that an earlier attempt completed it."""
+        """Return a step: `with run.step("edit"):`. Its `done` is True if an earlier attempt completed it."""
         name = text_of("the name of a step", name)
         above = self._context.step
         path = redact(f"{above.path}/{name}" if above else name)
@@ -237,9 +251,9 @@ class Run(Actions, AlsoAsync["Run"]):
         return Step(self._context, path, above, retries)
 
     def steps(self, names: Iterable[str], *, retries: int = 0) -> Iterator[Step]:
-        """Those of these steps that no earlier attempt completed, each as a block of its own.
+        """Yield the steps that no earlier attempt completed, each to be used as a block.
 
-        `for step in run.steps(["edit", "test"]):` and in it `with step:`. So what is done is not done again.
+        `for step in run.steps(["edit", "test"]):` and in it `with step:`. Completed steps are not repeated.
         """
         for name in names:
             step = self.step(name, retries=retries)
@@ -247,25 +261,24 @@ class Run(Actions, AlsoAsync["Run"]):
                 yield step
 
     def call(self, function: Function, /, *args: Any, key: str = "", effect: str = "", **kwargs: Any) -> Any:
-        """Make a call, recorded before and after. A call that was completed gives its recorded result instead.
+        """Make a call, recorded before and after. A completed call returns its recorded result instead.
 
-        `effect` declares what the function does, where it does not say so itself. A coroutine function gives an
-        awaitable.
+        `effect` declares the effect of a function that is not declared. A coroutine function returns an awaitable.
         """
         self._context.at_work.refuse_forked()
         key, effect = text_of("the key of a call", key), text_of("the effect of a call", effect)
         return Caller(function, self._context, key=key, effect=effect).make(args, kwargs)
 
     def database(self, place: str) -> Database:
-        """A database, as a block: `with run.database("app.db") as db:`. It commits with the step, or not at all."""
+        """Return a block for a database, committed with its step: `with run.database("app.db") as db:`."""
         return Database(self._context, text_of("the place of the database", place))
 
     def lock(self, name: str | os.PathLike[str], *, ttl_s: float = TTL_S, wait_s: float = 0.0) -> RunLock:
-        """Work on something alone: `with run.lock("src/billing", wait_s=60):`.
+        """Return a lock on something: `with run.lock("src/billing", wait_s=60):`.
 
         `name` is a path from the top of the workspace, with all that is below it, or any other name. The lock lasts
-        while the block does, and at most `ttl_s` longer than this process gives a sign of life. Without `wait_s`
-        LeaseHeld is raised at once where another agent has it.
+        as long as the block, and at most `ttl_s` after this process has died. Without `wait_s` LeaseHeld is raised
+        at once if another agent has it.
         """
         seconds_of("ttl_s", ttl_s)
         seconds_of("wait_s", wait_s)
@@ -283,11 +296,11 @@ class Run(Actions, AlsoAsync["Run"]):
         tries: int = TRIES,
         **kwargs: Any,
     ) -> str:
-        """Have something sent once the run has committed; returns the id of the intent.
+        """Defer something until the run has committed. Return the id of the intent.
 
         `handler` is "http", "webhook", "email" or "command", or a function that can be imported. The same key in a
         run is one intent. Intents with the same `order` are delivered one after the other. With `release="step"`
-        it leaves when the step has committed, and cannot be held back by the run any more.
+        the intent is released when its step commits, even if the run fails later.
         """
         self._context.at_work.refuse_closed()
         key, order = text_of("the key of an intent", key), text_of("the ordering key", order)
@@ -305,10 +318,12 @@ class Run(Actions, AlsoAsync["Run"]):
 
     @property
     def memory(self) -> DictHandle:
-        """Values that are kept with the run, and taken back with it."""
+        """Values that are stored with the run, and taken back with it."""
         if self._context.replayed:
             return DictHandle(RunMemory(self.id, lambda: self._replica, self._pretend))
-        return DictHandle(RunMemory(self.id, lambda: self._ledger.refresh().memory[self.id], self._remember))
+        return DictHandle(
+            RunMemory(self.id, lambda: self._ledger.refresh().memory_of(self.id), self._remember)
+        )
 
     def checkpoint(self, message: str = "") -> Checkpoint:
         """Take a checkpoint, to come back to with `rollback(to=...)`."""
@@ -317,7 +332,7 @@ class Run(Actions, AlsoAsync["Run"]):
         return self._ledger.history.checkpoints[id]
 
     def rollback(self, to: Any, *, preview: bool = False, on_conflict: str = "") -> RollbackReport:
-        """Take back what this run did since a checkpoint, or from a step or an action on; then go on."""
+        """Take back what this run did since a checkpoint, or from a step or an action on; the run goes on."""
         self._context.at_work.refuse_closed()
         choice = choice_of(on_conflict) if on_conflict else self.options.on_conflict
         position = position_of(self._ledger.refresh(), self.id, to)
@@ -328,7 +343,7 @@ class Run(Actions, AlsoAsync["Run"]):
         return report
 
     def require(self, condition: object, message: str) -> None:
-        """Stop the run at once where something does not hold that must."""
+        """Raise InvariantBroken, which ends the run, if the condition does not hold."""
         if not condition:
             raise InvariantBroken(message)
 
@@ -353,7 +368,7 @@ class Run(Actions, AlsoAsync["Run"]):
             step.warn_again(f"{'/'.join(keys_of(change.target.name))} in memory" for change in changes)
 
     def _pretend(self, changes: tuple[Change, ...]) -> None:
-        """A committed run that is gone through again changes its own copy, not what is recorded."""
+        """Change the copy of the memory that the replay of a committed run works on; nothing is recorded."""
         for change in changes:
             current = self._replica.pop(change.target.name, None)
             if change.after:

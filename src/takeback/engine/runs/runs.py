@@ -1,8 +1,8 @@
-"""What a workspace does with its runs: begin one, pass its questions to humans, hand it over, resume it."""
+"""The runs of a workspace: beginning, approvals, handovers and resuming."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +22,8 @@ from takeback.engine.runs.parts import Options, RunParts, SharedParts
 from takeback.engine.runs.recorded_calls import in_doubt, told
 from takeback.engine.runs.run import Run
 from takeback.engine.runs.session import Session, attached, joined, leader
+from takeback.engine.runs.thread import Thread
+from takeback.engine.runs.values import Codec, as_is
 from takeback.engine.runs.workflow_file import KeptFile
 from takeback.errors import RefusedError, UsageError
 
@@ -63,7 +65,7 @@ class Runs:
     # Runs that are not the work of one process
 
     def session(self, options: Options, *, pid: int, approve: Approve | None) -> Session:
-        """The open session with this key, or a new one."""
+        """Return the open session with this key, or a new one."""
         self._recover()
         options = options.checked()
         began = msgspec.structs.replace(options.began, detached=True, process=leader(pid))
@@ -72,8 +74,32 @@ class Runs:
         )
         return joined(self._parts(options, approve), began, place)
 
+    def thread(
+        self,
+        options: Options,
+        codec: tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None],
+        approvals: str,
+        *,
+        approve: Approve | None,
+        approval_wait_s: float,
+    ) -> Thread:
+        """Return the thread with this key; it is looked for, or begun, when it is first used."""
+        if not options.began.key:
+            raise UsageError("a thread needs a key, so that other processes find it; nothing was begun")
+        if approvals not in ("human", "host"):
+            raise UsageError(f"{approvals!r} is not a way to answer requests", hint="use human or host")
+        options = options.checked()
+        name = options.began.name or options.began.key
+        began = msgspec.structs.replace(options.began, name=name, detached=True, thread=True)
+        options = msgspec.structs.replace(options, began=began)
+        seconds_of("approval_wait_s", approval_wait_s)
+        encode, decode = codec
+        values = Codec(encode or as_is, decode or as_is)
+        parts = self._parts(options, approve, approval_wait_s)
+        return Thread(parts, options, values, is_host=approvals == "host")
+
     def attach(self, id: str, *, actor: str, parent: str) -> Session:
-        """An open run of whatever process, to begin and end actions in it from here."""
+        """Return an open run of any process, to begin and end actions in it from here."""
         self._recover()
         run = self._known(self._ledger.refresh(), id)
         place = ActionScope(
@@ -86,38 +112,43 @@ class Runs:
         return action if action in self._ledger.history.actions else ""
 
     def resume(self, id: str = "") -> list[Recorded]:
-        """Settle what a crash left in doubt; gives the runs that can be continued, or the one that is named."""
+        """Settle what a crash left in doubt. Return the runs that can be continued, or only the one named."""
         self._recover()
         history = self._ledger.refresh()
         if id:
             run = self._known(history, id)
+            if run.began.thread:
+                raise UsageError(
+                    f"{id} is a thread, which goes on whenever its program does: there is nothing to resume",
+                    hint=f"`takeback undo {id}` takes it back",
+                )
             if run.life is Life.OPEN and run.began.detached:
-                # Nothing tells for certain that a call is over. Whoever asks for this says so; an agent that goes
-                # on all the same begins another run.
+                # Nothing proves that a call is over, but the caller says so. An agent that goes on nevertheless
+                # begins another run.
                 parts = self._parts(Options(e.RunBegan(run.began.name)))
                 Session(parts, id, ActionScope()).end(error="it was left open")
                 return []
             if run.life not in (Life.INTERRUPTED, Life.HANDED_OVER):
                 raise UsageError(f"run {id} is {run.life}, so there is nothing to resume")
             return [run]
-        return [r for r in history.runs.values() if r.life in (Life.INTERRUPTED, Life.HANDED_OVER)]
+        return history.waiting_runs()
 
-    # Questions
+    # Requests for approval
 
     def approvals(self) -> list[Approval]:
-        """Questions that wait for an answer, have not run out, and are of runs that may still use it."""
+        """Return the open requests that have not expired and whose runs can still use the answer."""
         history, now_us = self._ledger.refresh(), self._clock.now_us()
-        found = [a for a in history.approvals.values() if a.life is Life.OPEN]
+        found = [a for a in history.unused_approvals() if a.life is Life.OPEN]
         return [a for a in found if a.asked.expires_us > now_us and not gate.is_over(history, a)]
 
     def answer(
         self, id: str, *, granted: bool, actor: str, why: str = "", payload: str = "", inside: str = ""
     ) -> Approval:
-        """A human's word. `inside` is the action in whose process tree this is: an agent cannot allow itself."""
+        """Record a human's answer. `inside` is the action this process runs in: an agent cannot approve itself."""
         if inside:
             raise RefusedError(
-                f"this was asked from inside {inside}: what asks cannot answer. Nothing was answered",
-                hint="answer from a terminal of your own",
+                f"an agent cannot approve its own request: this command runs inside {inside}. Nothing was answered",
+                hint="answer from your own terminal",
             )
         return gate.answer(
             self._ledger,
@@ -133,8 +164,8 @@ class Runs:
     # Handovers
 
     def handovers(self) -> list[Recorded]:
-        """Runs that wait for a human."""
-        return [run for run in self._ledger.refresh().runs.values() if run.life is Life.HANDED_OVER]
+        """Return the runs that wait for a human."""
+        return [run for run in self._ledger.refresh().waiting_runs() if run.life is Life.HANDED_OVER]
 
     def take(self, id: str, actor: str) -> Recorded:
         run = self._handed_over(id)
@@ -149,9 +180,9 @@ class Runs:
         happened: Sequence[str] | Mapping[str, Any] = (),
         never: Sequence[str] = (),
     ) -> Recorded:
-        """Give a run back, with the human's word on what nobody else could tell.
+        """Return a run to its agent, with the human's answers about calls in doubt.
 
-        `happened` names calls, or maps each to what it gave, for the run to go on with.
+        `happened` names calls, or maps each to its result, with which the run continues.
         """
         results = happened if isinstance(happened, Mapping) else dict.fromkeys(happened)
         with self._tracker.lock.held():
@@ -183,7 +214,7 @@ class Runs:
         history = self._ledger.history
         action = history.actions.get(id)
         if action is None or id not in run.actions or not in_doubt(history, action):
-            raise UsageError(f"{id} is no call of {run.id} that is in doubt; nothing was changed")
+            raise UsageError(f"{id} is not a call of {run.id} that is in doubt; nothing was changed")
         kept = self._calls.keep(plain(result, f"the result of {id}"))
         return e.ActionTold(id, did, told(history, action, happened=did), actor, kept.view, kept.full)
 

@@ -1,7 +1,7 @@
-"""Sessions: runs that are not the work of one process, as those of an agent whose hooks are short processes.
+"""Sessions: runs that are not the work of one process, such as those of an agent whose hooks are short processes.
 
 A run of a program is over, or interrupted, when its process is gone. A session has no such process. It is over when
-somebody says so, or when the process that was named as leading it, that of the agent, has ended.
+a caller ends it, or when its leading process, that of the agent, has ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from takeback.system import processes
 
 
 class Session(Actions):
-    """An open run, held from any process: for the actions that are begun and ended there."""
+    """An open run in which any process can begin and end actions."""
 
     def __init__(self, parts: RunParts, id: str, place: ActionScope) -> None:
         super().__init__(parts)
@@ -38,7 +38,7 @@ class Session(Actions):
         return f"<Session {self.id}>"
 
     def end(self, *, error: BaseException | str | None = None) -> None:
-        """Say that it is over. What it did stays; an action that has no end is settled by looking. Twice is once."""
+        """End the session. What it did stays; open actions are settled by looking. A second end does nothing."""
         tracker = self._parts.tracker
         with tracker.lock.held():
             run = tracker.ledger.refresh().runs[self.id]
@@ -46,7 +46,7 @@ class Session(Actions):
                 return
             if not run.began.detached:
                 raise UsageError(
-                    f"run {run.id} is the work of a process, which ends it; nothing was changed",
+                    f"run {run.id} belongs to a process, which ends it itself; nothing was changed",
                     hint=f"`takeback undo {run.id}` takes it back when it has ended",
                 )
             settle_open(self._parts, run)
@@ -55,9 +55,9 @@ class Session(Actions):
             tracker.ledger.append([*_ends_of_steps(run), e.RunEnded(outcome, why)], run.id)
 
     def step(self, name: str, *, ref: str = "") -> Session:
-        """The session in a step of its own: that with this `ref`, or a new one, with which those before it are over.
+        """Return this session inside the step with `ref`, starting it if needed. Starting a step ends the open ones.
 
-        A step has no body here: what changes in it outside of actions is drift, as everywhere in a session.
+        A step has no body here: what changes in it outside actions is drift, as everywhere in a session.
         """
         ledger = self._parts.tracker.ledger
         with self._parts.tracker.lock.held():
@@ -66,18 +66,18 @@ class Session(Actions):
             known = next((s for s in reversed(run.steps.values()) if ref and s.ref == ref), None)
             if known is not None:
                 return self._in_step(known.id)
-            # Not synced by itself: it says nothing about the world, and the next action that begins is.
+            # Not synced by itself: it says nothing about the world, and the next action is synced.
             began = e.StepBegan(redact(name), ref=ref)
             record = ledger.append([*_ends_of_steps(run), began], run.id, durable=False)[-1]
             return self._in_step(record.id)
 
     def last_step(self) -> Session:
-        """The session in the step that was begun last, if there is one."""
+        """Return this session inside the step that was begun last, if there is one."""
         run = self._parts.tracker.ledger.refresh().runs[self.id]
         return self._in_step(next(reversed(run.steps), ""))
 
     def end_step(self) -> None:
-        """Say that the step that was begun last is over. What it did stays."""
+        """End the step that was begun last. What it did stays."""
         ledger = self._parts.tracker.ledger
         with self._parts.tracker.lock.held():
             if ended := _ends_of_steps(ledger.refresh().runs[self.id]):
@@ -95,23 +95,24 @@ def _ends_of_steps(run: Recorded) -> list[e.Event]:
 
 
 def joined(parts: RunParts, began: e.RunBegan, place: ActionScope) -> Session:
-    """The open session with the key of this one, or this one. Under the lock: two hooks may be the first."""
+    """Return the open session with this key, or begin one. Takes the lock, because two hooks may be the first."""
     tracker = parts.tracker
     with tracker.lock.held():
         history = tracker.ledger.refresh()
-        found = history.keyed_runs.get(began.key, ()) if began.key else ()
+        found = history.runs_of_key(began.key) if began.key else ()
         earlier = history.runs[found[-1]] if found else None
-        if earlier and earlier.life is Life.OPEN and earlier.began.detached:
+        if earlier and earlier.life is Life.OPEN and earlier.began.detached and not earlier.began.thread:
             return attached(parts, earlier, place)
         if earlier and earlier.life is Life.HANDED_OVER:
             raise HandedOver(
                 f"run {earlier.id} was handed over: {earlier.why}. Nothing was begun",
-                hint=f"a human gives it back with `takeback handover return {earlier.id}`",
+                hint=f"a human returns it with `takeback handover return {earlier.id}`",
             )
-        if earlier and not earlier.began.detached:
+        if earlier and (earlier.began.thread or not earlier.began.detached):
+            kind = "a thread" if earlier.began.thread else "the run of a program"
             raise UsageError(
-                f"the key {began.key!r} is that of {earlier.id}, the run of a program; nothing was begun",
-                hint="give the session a key of its own",
+                f"the key {began.key!r} was already used for {earlier.id}, {kind}; nothing was begun",
+                hint="use another key for the session",
             )
         generation = earlier.began.generation + 1 if earlier else 1
         (record,) = tracker.ledger.append([msgspec.structs.replace(began, generation=generation)], "")
@@ -119,33 +120,32 @@ def joined(parts: RunParts, began: e.RunBegan, place: ActionScope) -> Session:
 
 
 def attached(parts: RunParts, run: Recorded, place: ActionScope) -> Session:
-    """An open run, from here. What is begun here is inside of what its program is doing, if it has one."""
+    """Return a session for an open run. Actions begun in it are inside the action that its program runs, if any."""
     if run.life is not Life.OPEN:
         raise UsageError(
             f"run {run.id} is {run.life}, so nothing can be begun or ended in it", hint="begin another run"
         )
     history = parts.tracker.ledger.history
-    parts.judging.go_on(history.actions[id] for id in run.actions)
+    parts.judging.go_on(history, run.id)
     if not run.began.detached:
-        inside = (a for id in reversed(run.actions) if _is_body(a := history.actions[id]))
+        inside = (action for action in reversed(history.unended_in(run.id)) if _is_body(action))
         place = ActionScope(parent=next((action.id for action in inside), ""), actor=place.actor)
     return Session(parts, run.id, place)
 
 
 def _is_body(action: RecordedAction) -> bool:
-    """Whether it stands for all that a program does in its run, outside of steps and calls."""
+    """Return whether this is the open body of a run: what its program does outside steps and calls."""
     began = action.began
     return action.life is Life.OPEN and isinstance(began, e.ActionBegan) and not began.key and not began.step
 
 
 def settle_open(parts: RunParts, run: Recorded) -> list[str]:
-    """Judge the actions of a session that nobody is going to end, by looking; says what was found."""
+    """Settle by looking the actions of a session that will never be ended. Return what was found."""
     tracker, why = parts.tracker, "its end was never told"
-    found = [tracker.ledger.history.actions[id] for id in reversed(run.actions)]
     notes = []
-    for action in [action for action in found if action.life in (Life.OPEN, Life.BACKGROUND)]:
+    for action in reversed(tracker.ledger.history.unended_in(run.id)):
         if tracker.living(action.id):
-            # What it started stays its own after the session, too.
+            # Processes that it started stay its own even after the session.
             tracker.end(action.id, e.Outcome.FAILED, why=why, unsure=True)
         else:
             notes.append(settle_one(tracker, parts.calls, action, why))
@@ -153,7 +153,7 @@ def settle_open(parts: RunParts, run: Recorded) -> list[str]:
 
 
 def leader(pid: int) -> e.Process | None:
-    """The process that leads a session, if one is named."""
+    """Return the process that leads a session, if one is named."""
     if not pid:
         return None
     process = processes.describe(pid)

@@ -1,8 +1,8 @@
-"""A run at work, and its steps: the parts of its plan, and the usual boundary of what is taken back."""
+"""The context of an open run, and its steps: the parts of its plan and the usual boundary of a rollback."""
 
 from __future__ import annotations
 
-import itertools
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from takeback.core import events as e
 from takeback.core.history import History
 from takeback.core.intents import IntentCancelled, IntentsReleased
+from takeback.core.keys import CountTable
 from takeback.core.lifecycle import Life
 from takeback.core.values import said
 from takeback.engine.rollback.rollback import Rollbacks
@@ -33,8 +34,21 @@ NAMES_SHOWN = 3
 _here: ContextVar[tuple[Step, ...]] = ContextVar("takeback-steps", default=())
 
 
+class Occurrences:
+    """How often each intent has occurred so far."""
+
+    def __init__(self) -> None:
+        self._counts = CountTable()
+        self._counting = threading.Lock()
+
+    def __call__(self, intent: bytes) -> int:
+        """Count one more occurrence, and return its number. Locked, so that threads do not get the same number."""
+        with self._counting:
+            return self._counts.add(intent)
+
+
 class RunContext:
-    """A run at work, as its calls, steps, databases, locks and intents see it: its parts, and where it stands."""
+    """The state of an open run that its calls, steps, databases, locks and intents share."""
 
     def __init__(self, parts: RunParts, options: Options) -> None:
         self.parts = parts
@@ -45,12 +59,12 @@ class RunContext:
         self.beat = Heartbeat(parts.tracker.life, BEAT_S)
         self.id = ""
         self.body = ""
-        """The action that stands for what the run does outside of its steps."""
+        """The action for what the run does outside its steps."""
         self.replayed = False
-        """Whether the run was committed earlier, so that its block is only gone through again."""
+        """True if the run was committed earlier, so that its block only replays it."""
         self.again: set[Step] = set()
-        """Steps that were done already and whose blocks are being gone through again."""
-        self._intents: dict[bytes, Iterator[int]] = {}
+        """Completed steps whose blocks are being run again."""
+        self.nth = Occurrences()
 
     @property
     def step(self) -> Step | None:
@@ -59,20 +73,17 @@ class RunContext:
 
     @property
     def action(self) -> str:
-        """The action of the run that is at work here: a call, the body of a step, or of the run."""
-        if (here := declare.current.get()) and here[1] in self.ledger.history.runs[self.id].actions:
+        """The action of the run that this code belongs to: a call, the body of a step, or of the run."""
+        here = declare.current.get()
+        if here and (known := self.ledger.history.actions.get(here[1])) and known.stream == self.id:
             return here[1]
         step = self.step
         while step and not step.body:
             step = step.above
         return step.body if step else self.body
 
-    def nth(self, intent: bytes) -> int:
-        """Count how often this was wanted so far. One step for the interpreter, so threads do not get the same."""
-        return next(self._intents.setdefault(intent, itertools.count(1)))
-
     def as_action(self, name: str, parent: str = "") -> e.ActionBegan:
-        """Return the body of the run, or of a step, as the action that it is."""
+        """Return the action for the body of the run or of a step."""
         began = self.options.began
         return e.ActionBegan(
             name,
@@ -85,7 +96,7 @@ class RunContext:
         )
 
     def check_invariants(self) -> None:
-        """Raise where a lock of the run was lost, or an invariant does not hold."""
+        """Raise if a lock of the run was lost or an invariant does not hold."""
         self.ledger.refuse_lost(self.ledger.fenced(self.id))
         for invariant in self.options.invariants:
             if invariant() is False:
@@ -105,13 +116,13 @@ class Step:
         self.done = False
         self._looked = False
         self._shared = False
-        """Whether others were at work while its block was gone through again: what changed may be theirs."""
+        """True if others were at work while its block ran again: the changes may be theirs."""
         self.held: list[Database] = []
-        """Transactions that last only if the step does."""
+        """Transactions that are committed only if the step succeeds."""
 
     @property
     def name(self) -> str:
-        """Its own name, without those of the steps around it."""
+        """Its name without those of the steps around it."""
         return self.path.removeprefix(f"{self.above.path}/") if self.above else self.path
 
     def __enter__(self) -> Step:
@@ -142,7 +153,7 @@ class Step:
             raise cancelled
 
     def is_over(self) -> bool:
-        """Whether an earlier attempt completed it, so that its block need not be gone through."""
+        """Return whether an earlier attempt completed it, so that its block need not run."""
         run = self._run
         history = run.ledger.history
         for step in list(history.runs[run.id].steps.values()):
@@ -160,7 +171,7 @@ class Step:
         if run.replayed:
             raise UsageError(
                 f"run {run.id} was committed without a step {self.path!r}; nothing was begun",
-                hint="a changed plan is another run: give it another key",
+                hint="a changed plan is another run: use another key",
             )
         take_back(run.parts.rollbacks, history, run.id, self.path)
         above = self.above.id if self.above else ""
@@ -201,7 +212,7 @@ class Step:
             self._run.parts.file.step_done(self.path)
 
     def _look(self, *, before: bool) -> None:
-        """Look around the block of a step that was done already: what it changes, it changes once more."""
+        """Look before and after the block of a completed step, to warn about what the block changes again."""
         run, tracker = self._run, self._run.tracker
         if run.options.checkpoint == "run" or run.at_work.is_forked() or self._looked is before:
             return
@@ -219,7 +230,7 @@ class Step:
             self.warn_again(change.target.said for change in changes if change.before != change.after)
 
     def _note_others(self, *, before: bool) -> None:
-        """Note whether anybody else is at work now: another thread in a block of its own, or an open action."""
+        """Note whether others are at work now: another thread in its own block, or an open action."""
         run = self._run
         if before:
             run.again.add(self)
@@ -240,13 +251,13 @@ class Step:
             step = step.above
 
     def warn_again(self, changed: Iterable[str]) -> None:
-        """Say that a step that was done changed something again."""
+        """Warn that the block of a completed step changed something again."""
         if names := sorted(changed):
             more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
             warnings.warn(
-                f"step {self.path!r} was done already, and its block changed {', '.join(names[:NAMES_SHOWN])}{more} "
-                "again. A block cannot be skipped: use `for step in run.steps([...]): with step: ...`, which leaves "
-                "out what is done, or `if not step.done:` inside of it",
+                f"step {self.path!r} was already done, and its block changed {', '.join(names[:NAMES_SHOWN])}{more} "
+                "again. A block cannot be skipped: use `for step in run.steps([...]): with step: ...`, which skips "
+                "completed steps, or `if not step.done:` inside the block",
                 stacklevel=3,
             )
 
@@ -262,20 +273,21 @@ class Step:
 
 
 def releasing(history: History, run: str, step: str | None = None) -> list[e.Event]:
-    """What is to be recorded with the commit of a run, or of a step: that its intents may leave.
+    """Return the events to record with the commit of a run or of a step: its intents are released.
 
-    What was to leave with a step that did not commit is cancelled at the end of the run.
+    An intent bound to a step that did not commit is cancelled at the end of the run.
     """
     held = history.intents.held(run, step)
     ready = tuple(intent.id for intent in held if step is not None or not intent.step)
+    stranded = [intent.id for intent in held if step is None and intent.step]
     words: list[e.Event] = [IntentsReleased(ready)] if ready else []
-    return [*words, *(IntentCancelled(intent.id) for intent in held if intent.id not in ready)]
+    return [*words, *map(IntentCancelled, stranded)]
 
 
 def take_back(rollbacks: Rollbacks, history: History, run: str, step: str = "") -> None:
-    """What was written in an unfinished step of this name, or in the run itself outside of any step.
+    """Take back what an unfinished step of this name, or the run outside any step, wrote to databases.
 
-    It is written again, and must not be there twice. ConflictError where somebody else changed the same.
+    It will be written again and must not be there twice. Raise ConflictError if someone else changed the same.
     """
     recorded = history.runs[run]
     again = {

@@ -1,8 +1,8 @@
-"""Values that actions were given and gave back: a view of them for the log, and all of them in private content."""
+"""Arguments and results of actions: a redacted view for the log, and the whole value as private content."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,15 +14,31 @@ from takeback.ports.content import BlobStore
 from takeback.ports.lock import Lock
 
 
+def as_is(value: Any) -> Any:
+    """Return the value itself."""
+    return value
+
+
+class Codec(msgspec.Struct, frozen=True):
+    """How a thread stores the values of its framework: `encode` returns JSON values, `decode` reads them back."""
+
+    encode: Callable[[Any], Any] = as_is
+    decode: Callable[[Any], Any] = as_is
+
+    def plain(self, value: Any, place: str) -> Any:
+        """Return a value as it is stored. Raise UsageError if it cannot be."""
+        return plain(self.encode(value), place)
+
+
 class KeptValue(msgspec.Struct, frozen=True):
-    """A value as an event holds it. `full` names the content with all of it, where `view` leaves something out."""
+    """A value as an event holds it. `full` names the blob with all of it, if `view` leaves something out."""
 
     view: Any
     full: str = ""
 
 
 class ValueStore:
-    """Keeps values and gives them back."""
+    """The store of values."""
 
     def __init__(self, store: BlobStore, lock: Lock) -> None:
         self._store = store
@@ -30,10 +46,10 @@ class ValueStore:
 
     @contextmanager
     def keeping(self, value: Any, seen: Any = None) -> Iterator[KeptValue]:
-        """Keep a plain value. What is as short and harmless as its view needs no content of its own.
+        """Store a plain value. A value that equals its view needs no blob.
 
-        `seen` is that view, where whoever has the value knows more of it. Content is under the lock until the block
-        has recorded it: a clean-up takes away what no event names.
+        `seen` is that view, if the caller knows better what to redact. The lock is held until the block has recorded
+        the value, because a clean-up deletes blobs that no event names.
         """
         shown = shortened(view(value) if seen is None else seen)
         if shown == value:
@@ -45,15 +61,15 @@ class ValueStore:
             yield KeptValue(shown, name.hex())
 
     def keep(self, value: Any, seen: Any = None) -> KeptValue:
-        """The same, for whoever holds the lock already."""
+        """Store a plain value while the caller already holds the lock."""
         with self.keeping(value, seen) as kept:
             return kept
 
     def fetch(self, kept: Any, full: str) -> Any:
-        """The whole value."""
+        """Return the whole value."""
         if not full:
             return plain(kept)
         try:
             return msgspec.json.decode(self._store.get(bytes.fromhex(full)))
         except (ValueError, msgspec.DecodeError) as error:
-            raise CorruptionError(f"the content {full[:12]} is no value: {error}") from error
+            raise CorruptionError(f"the content {full[:12]} is not a value: {error}") from error

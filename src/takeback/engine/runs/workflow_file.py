@@ -1,6 +1,6 @@
-"""The restart-safe workflow file of a run: for whoever knows nothing of Takeback but that file.
+"""The restart-safe workflow file of a run, for programs that know only that file.
 
-The journal is the truth; the file follows it. So what only the journal knows after a crash is told to it again.
+The journal is the truth and the file follows it. What is only in the journal after a crash is written to it again.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from takeback.workflows.steps import Workflow, workflow
 
 
 class KeptFile:
-    """Follows one run. Without steps there is no file, and nothing is done."""
+    """The file that follows one run. Without steps there is no file, and nothing is done."""
 
     def __init__(self, root: Path, name: str, key: str, steps: Sequence[str], agent: str) -> None:
         if steps and not key:
             raise UsageError(
                 "a run whose steps are kept in a workflow file needs a key; nothing was begun",
-                hint="a restarted program finds it again by that: tb.run(name, key=..., steps=[...])",
+                hint="a restarted program finds it by its key: tb.run(name, key=..., steps=[...])",
             )
         self._root = root
         self._name = name
@@ -33,9 +33,9 @@ class KeptFile:
 
     @contextmanager
     def begun(self, generation: int) -> Iterator[None]:
-        """Begin the file or go on with it, ahead of the run itself; RunBusy where a living process holds it.
+        """Begin or continue the file before the run itself. Raise RunBusy if a living process holds it.
 
-        Where the block, which begins the run, does not succeed, whoever comes next can have the file.
+        If the block, which begins the run, fails, the file is released for the next process.
         """
         self._begin(generation)
         try:
@@ -59,7 +59,7 @@ class KeptFile:
                 pass
 
     def end(self, status: str, why: str = "") -> None:
-        """`done`, `failed`, or `blocked` where a human must look."""
+        """End the file as `done`, `failed`, or `blocked` if a human must look."""
         if self._file and not self._file.finished:
             if status == "blocked":
                 self._file.block(why)

@@ -1,6 +1,6 @@
-"""Running a command, or a block of code, as one action: under our eyes, without getting in its way.
+"""Running a command, or a block of code, as one action: watched, but not disturbed.
 
-judge → survey → rules → locks of others → begin → run, with signs of life → end → take back, if that is wanted
+judge → survey → rules → locks of others → begin → run, with signs of life → end → take back, if requested
 """
 
 from __future__ import annotations
@@ -51,28 +51,28 @@ FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Child(msgspec.Struct):
-    """How a command ended, as a shell would say it."""
+    """How a command ended, in a shell's terms."""
 
     code: int
     why: str = ""
     started: bool = True
     left: tuple[Process, ...] = ()
-    """What it started and left behind."""
+    """Processes that it started and left behind."""
 
 
 class GuardedRows(msgspec.Struct, frozen=True):
-    """What a command that writes to a PostgreSQL server would do to databases under guard."""
+    """The databases under guard that a command that writes to a PostgreSQL server would change."""
 
     name: str = ""
-    """The guarded database whose rows it changes; empty where it is unknown which database is meant."""
+    """The guarded database whose rows it changes; empty if it is unknown which database that is."""
     whole: bool = False
-    """Whether each table of it is under guard."""
+    """True if each of its tables is under guard."""
     among: tuple[str, ...] = ()
-    """Where it is unknown: the guarded databases."""
+    """All guarded databases, if it is unknown which one is changed."""
 
 
 class CommandPlan(msgspec.Struct, frozen=True):
-    """A command that is about to run as an action, and what is known of it before."""
+    """A command that is about to run as an action, and what is known about it in advance."""
 
     command: str | tuple[str, ...]
     typed: Typed
@@ -80,12 +80,12 @@ class CommandPlan(msgspec.Struct, frozen=True):
     written: tuple[Reached, ...] = ()
     """The paths that it says it writes."""
     irreversible: str = ""
-    """Why it cannot be taken back by what it says; rows of a guarded database come back all the same."""
+    """Why its words say that it cannot be taken back; rows of a guarded database still can."""
     by_hand: str = ""
     """How a human could take it back."""
     guarded: GuardedRows | None = None
     is_allowed: bool = False
-    """Whether a human has allowed it by its words."""
+    """True if a rule allows it by its words."""
 
     @property
     def name(self) -> str:
@@ -93,30 +93,30 @@ class CommandPlan(msgspec.Struct, frozen=True):
 
 
 class CommandResult(msgspec.Struct, frozen=True):
-    """What became of a command that ran as an action."""
+    """The outcome of a command that ran as an action."""
 
     id: str
     child: Child
     action: RecordedAction | None = None
-    """Its record; None where what it changed is not recorded yet."""
+    """Its record; None if its changes are not recorded yet."""
     history: History | None = None
-    """What happened until it was over, with what was taken back then."""
+    """The history up to its end, including what was taken back then."""
     unrecorded: Exception | None = None
     """Why it is not recorded yet; the next command settles it."""
     report: RollbackReport | None = None
-    """What was taken back, because it failed."""
+    """What was taken back because it failed."""
     busy: RunBusy | None = None
-    """Why nothing could be taken back: something that it started goes on."""
+    """Why nothing could be taken back: a process that it started is still running."""
     missed: tuple[str, ...] = ()
     """Why a part of it could not be ended in time."""
     trespasses: tuple[Trespass, ...] = ()
-    """What it changed although others have it locked."""
+    """Paths that it changed although others have them locked."""
     living: tuple[int, ...] = ()
     """Processes that it started and that still live."""
 
 
 class Commands:
-    """Runs commands and blocks of code as actions of one workspace."""
+    """Commands and blocks of code that run as actions of one workspace."""
 
     def __init__(
         self,
@@ -132,10 +132,11 @@ class Commands:
         ready: Callable[[], None],
         undo: Callable[[str], RollbackReport],
     ) -> None:
-        """`guarded` looks for databases under guard, `more` is what an action's command has in its environment.
+        """Run commands of a workspace.
 
-        `parent` and `inside` are the action inside which this process runs, by its environment or by its lineage.
-        `ready` settles what a crash left and makes room, before a block begins.
+        `guarded` looks for databases under guard; `more` returns additional environment variables for an action.
+        `parent` and `inside` return the action that this process runs in, by its environment or by its ancestors.
+        `ready` settles what a crash left and makes room before a block begins.
         """
         self._tracker = tracker
         self._foresight = foresight
@@ -159,9 +160,9 @@ class Commands:
         roots: Sequence[str] = (),
         autopilot: bool = False,
     ) -> CommandPlan:
-        """Judge a command and look at what it would touch; at `roots`, folders outside the workspace, as a whole."""
+        """Judge a command and survey what it would touch; `roots` are whole folders outside the workspace."""
         words = (command,) if isinstance(command, str) else tuple(command)
-        # Each word by itself first: quotes that join them would split what is quoted inside of one.
+        # Redact each word by itself first: the quotes of the joined line would split what is quoted inside a word.
         shown = shlex.join([os.path.basename(words[0]), *map(redact, words[1:])])
         called = recordable(redact(name or (command if isinstance(command, str) else shown)))[:NAME_MAX]
         actor = actor or recordable(os.path.basename(words[0]))
@@ -181,9 +182,9 @@ class Commands:
         )
 
     def allow(self, plan: CommandPlan, ask: Callable[[Decision], bool | None] = lambda _: None) -> str:
-        """Refuse what a rule denies or others have locked; return what is locked where that is only said.
+        """Refuse what a rule denies or others have locked. Return a warning if locks are only reported.
 
-        `ask` asks a human about what a rule holds; it returns None where nobody can be asked.
+        `ask` asks a human to approve what a rule holds back; it returns None if there is no human to ask.
         """
         self._keep_to_rules(plan, ask)
         found = self._locks.before(plan.written, parent=plan.typed.parent)
@@ -203,23 +204,23 @@ class Commands:
         if ruling.do is Ruling.DENY:
             refuse_by_rule(ledger, typed, ruling)
         if ruling.do is Ruling.ASK and typed.autopilot:
-            refuse_by_rule(ledger, typed, ruling, "and on autopilot nobody can be asked")
+            refuse_by_rule(ledger, typed, ruling, "and on autopilot there is no human to ask")
         if typed.autopilot and not allowed:
             refuse_on_autopilot(ledger, typed)
         if ruling.do is not Ruling.ASK or self._was_asked(typed):
             return
         granted = ask(ruling)
         if not granted:
-            because = "and nobody can be asked here" if granted is None else "and the answer was no"
+            because = "and there is no human to ask here" if granted is None else "and the answer was no"
             refuse_by_rule(ledger, typed, ruling, because)
 
     def _was_asked(self, typed: Typed) -> bool:
-        """Whether it runs inside of an agent's call with this very effect, which the gate has asked about."""
+        """Return whether it runs inside an agent's call with the same effect, which the gate has already approved."""
         history = self._tracker.ledger.refresh()
         outer = history.actions.get(self._inside())
         if outer is None or not history.runs[outer.stream].began.detached:
             return False
-        return getattr(outer.began, "effect", None) is typed.found.effect
+        return outer.is_tool and outer.as_tool.effect is typed.found.effect
 
     # While it runs
 
@@ -231,9 +232,9 @@ class Commands:
         undo: bool = False,
         spares: Callable[[Process], bool] = lambda _: False,
     ) -> CommandResult:
-        """Run a command that was allowed. With `every_s` it is cut into parts; with `undo` a failure is taken back.
+        """Run an allowed command. With `every_s` it is cut into parts; with `undo` it is taken back if it fails.
 
-        `spares` names processes that it started and that are not its own: a daemon that serves everybody.
+        `spares` says which processes started by it do not belong to it, such as a daemon that serves all.
         """
         tracker = self._tracker
         id = self._begin(plan)
@@ -292,10 +293,10 @@ class Commands:
     def block(
         self, name: str, *, actor: str, ref: str = "", tool: str = "", plan: CommandPlan | None = None
     ) -> Iterator[tuple[str, list[Trespass]]]:
-        """What changes in this block is one action; with `plan` it is that command. Yields its id, and a list.
+        """Record what changes in this block as one action; with `plan`, as that command. Yield its id and a list.
 
-        After the block the list has what was changed although others have it locked. While the block is at work,
-        signs of life prove what is its own, should this process die.
+        After the block the list holds what was changed although others have it locked. If this process dies in the
+        block, signs of life prove which changes belong to the action.
         """
         with self._tracker.lock.held():
             self._ready()
@@ -314,7 +315,7 @@ class Commands:
         trespasses += self._locks.after(self._end_block(id, beat, Outcome.DONE))
 
     def _end_block(self, id: str, beat: Heartbeat, outcome: Outcome, why: str = "") -> RecordedAction:
-        # Where its end cannot be recorded now, the last sign of life proves later what was its own.
+        # If its end cannot be recorded now, the last sign of life proves later which changes were its own.
         beat.stop()
         beat.show(last=True)
         life = self._tracker.life
@@ -328,7 +329,7 @@ class Commands:
 
 
 def _with_guarded(found: Foreseen, guarded: GuardedRows | None) -> Foreseen:
-    """The effect of a command, with what is known of a database under guard."""
+    """Return the effect of a command, given what it does to a database under guard."""
     if guarded is None or not guarded.name:
         return found
     if guarded.whole:
@@ -344,11 +345,11 @@ def run_child(
     more: Mapping[str, str] = {},
     tick: Callable[[], None] = lambda: None,
 ) -> Child:
-    """Run a command with our terminal, signals and exit code passed through; with `more` in its environment.
+    """Run a command that shares our terminal, signals and exit code, with `more` in its environment.
 
     While it runs, `tick` is called about once a second, after each sign of life.
-    A sign of life that cannot be shown keeps it from starting. Once it runs, its own code counts: what changes
-    without a sign is in doubt later, where its end cannot be recorded either.
+    If the first sign of life fails, the command does not start. Later failures are ignored: what changes without a
+    sign is in doubt if the end cannot be recorded either.
     """
     show_life()
     environment = {**os.environ, VARIABLE: token, **more}
@@ -387,7 +388,7 @@ def _signal_name(number: int) -> str:
 
 
 def _wait(process: subprocess.Popen[bytes], show_life: Callable[[], None], tick: Callable[[], None]) -> None:
-    """Until it ends, say from time to time that we live."""
+    """Wait for the end of the process, showing signs of life meanwhile."""
     if not hasattr(os, "pidfd_open"):
         while True:
             try:
@@ -405,15 +406,15 @@ def _wait(process: subprocess.Popen[bytes], show_life: Callable[[], None], tick:
             tick()
     finally:
         os.close(fd)
-    # Once more: should its end not be recorded, the last it wrote is provably its own.
+    # Once more: if its end is not recorded, its last writes are still provably its own.
     show_life()
     process.wait()
 
 
 class _Forwarding:
-    """Passes on to the command what is sent to us while this block lasts, also what comes before it has started.
+    """A block that forwards our signals to the command, including those that arrive before it has started.
 
-    A terminal's Ctrl-C reaches the command by itself.
+    A terminal's Ctrl-C reaches the command directly.
     """
 
     def __init__(self) -> None:
@@ -430,7 +431,7 @@ class _Forwarding:
             signal.signal(number, handler)
 
     def to(self, process: subprocess.Popen[bytes]) -> None:
-        """Send this process everything from now on, and what has come already."""
+        """Forward all signals to this process from now on, and those that have already arrived."""
         self._process = process
         while self._early:
             process.send_signal(self._early.pop(0))

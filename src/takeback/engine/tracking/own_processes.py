@@ -1,4 +1,4 @@
-"""The processes of this machine, and which of them the recorded calls of a workspace started."""
+"""The processes of this machine, and which of them recorded calls of the workspace started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from takeback.system import processes
 
 
 def running(tracker: Tracker) -> list[RunningProcess]:
-    """Every process, as far as it can be looked at. What has neither the brand of a call nor its token is others'."""
+    """Return every readable process. One without the brand or token of a call belongs to others."""
     table = processes.ProcessTable()
     own = _started_here(tracker, table)
     return list(_described(table.pids(), own))
@@ -26,7 +26,7 @@ def _started_here(tracker: Tracker, table: processes.ProcessTable) -> set[int]:
     found = table.branded({one.brand for one in began} - {0})
     for action in actions:
         found |= table.with_token(tracker.token(action.id)) | table.alive(action.processes)
-    # An agent carries the brand of its own calls; it did not start itself, nor what started it.
+    # An agent carries the brand of its own calls, but its calls started neither it nor its ancestors.
     above = {one.pid for one in processes.lineage()} | {one.process.pid for one in began if one.process}
     return table.with_offspring(found) - above
 

@@ -1,6 +1,6 @@
-"""A command that is under way for long, cut into parts: each is an action that can be taken back alone.
+"""A long-running command cut into parts, each an action that can be taken back alone.
 
-A part is a step of the command's run, and its action is inside of the command's own, which owns the processes.
+A part is a step of the command's run. Its action is inside the action of the command, which owns the processes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from takeback.core import events as e
 from takeback.core.entities import RecordedAction
 from takeback.core.lifecycle import Life
-from takeback.engine.tracking.tracker import Tracker, shared
+from takeback.engine.tracking.tracker import Tracker, name_of_part, shared
 from takeback.errors import TakebackError
 from takeback.system import crash_points
 
@@ -29,16 +29,16 @@ class CommandParts:
         self._due = time.monotonic() + every_s
         self._open = ""
         self.missed: list[str] = []
-        """Why a part could not be ended in time; it goes on until the next time."""
+        """Why parts could not be ended in time; such a part goes on until the next cut."""
         self._begin(tracker.ledger.history.actions[whole].began.marks)
 
     def show_life(self) -> None:
-        """Say that whoever records the command lives."""
+        """Show a sign of life for the command and its open part."""
         for id in filter(None, (self._whole, self._open)):
             self._tracker.life.show(id)
 
     def tick(self) -> None:
-        """Begin the next part, if it is time. Whatever fails, the command goes on undisturbed."""
+        """Begin the next part if it is time. If that fails, the command goes on undisturbed."""
         if time.monotonic() < self._due:
             return
         try:
@@ -50,7 +50,7 @@ class CommandParts:
     def end(
         self, outcome: e.Outcome, *, exit_code: int, why: str, left: Iterable[e.Process]
     ) -> RecordedAction:
-        """Record the end of the last part, which keeps what was left running, and of the command."""
+        """Record the end of the last part, which owns the processes left running, and of the command."""
         tracker = self._tracker
         with tracker.lock.held():
             if self._open:
@@ -63,7 +63,7 @@ class CommandParts:
             return tracker.end_single(self._whole, outcome, exit_code=exit_code, why=why, left=left)
 
     def _cut(self) -> None:
-        """End this part and begin the next one with the same look: nothing falls in between.
+        """End this part and begin the next with the same look, so that no change falls in between.
 
         A part in which nothing changed goes on, and so does one in which another action is open.
         """
@@ -102,7 +102,7 @@ class CommandParts:
         tracker = self._tracker
         history = tracker.ledger.history
         whole = history.actions[self._whole]
-        name = f"part {len(history.runs[whole.stream].steps) + 1}"
+        name = name_of_part(len(history.runs[whole.stream].steps) + 1)
         (step,) = tracker.ledger.append([e.StepBegan(name)], whole.stream)
         began = e.ActionBegan(
             f"{name} of {whole.name}",
@@ -118,7 +118,7 @@ class CommandParts:
 
 
 def _effect(whole: RecordedAction) -> e.Effect:
-    """What is known of a part: not whether it is the one in which something irreversible happened."""
+    """Return the effect of a part. Whether an irreversible effect happened in this part is unknown."""
     effect = whole.began.effect if isinstance(whole.began, e.ActionBegan) else e.Effect.UNKNOWN
     return e.Effect.UNKNOWN if effect is e.Effect.IRREVERSIBLE else effect
 

@@ -18,25 +18,25 @@ WAITING = (Life.INTERRUPTED, Life.HANDED_OVER)
 
 
 def settle(tracker: Tracker, calls: RecordedCalls) -> list[str]:
-    """Judge every open action whose process is gone; returns what was done, in words. Under the lock."""
+    """Settle every open action whose process is dead. Return notes about it as text. The caller holds the lock."""
     history = tracker.ledger.history
     tracker.end_gone()
-    # The innermost first: what changed since the last look is theirs.
+    # Innermost first: what changed since the last look belongs to them.
     notes = [
         settle_one(tracker, calls, action)
         for action in reversed(history.open_actions())
         if action.is_tool
         and not tracker.is_guarded(action)
         and not tracker.lives_on(action)
-        # Its last process may have ended after its part was asked about, and the part comes first.
+        # Its last process may have ended after its part was checked, and the part has to be settled first.
         and tracker.open_part(action.id) == action.id
     ]
     for run in history.open_runs():
-        # The second question goes through all that the run did; while somebody conducts it, it is not asked.
+        # The second check goes through all that the run did, so it is skipped while a process leads the run.
         if _is_led(tracker, run) or _is_running(history, run):
             continue
         if run.began.detached:
-            # There is no program that could be continued: what was begun in it has been settled one by one.
+            # There is no program to continue: its open actions have been settled one by one.
             tracker.ledger.append(
                 [e.RunEnded(e.Outcome.STOPPED, "the process that led it has ended")], run.id
             )
@@ -49,31 +49,32 @@ def settle(tracker: Tracker, calls: RecordedCalls) -> list[str]:
 
 
 def _unproved(history: History, run: RecordedRun) -> str:
-    """Why a run that failed must not just be tried again: it took itself back, and not all of that is proved.
+    """Return why a failed run must not simply be retried: its rollback could not be verified completely.
 
-    Had it not died, it would have handed itself over for this.
+    If its process had not died, the run would have handed itself over for this.
     """
     own = {id for id in run.actions if history.actions[id].is_tool}
-    for action in reversed(history.actions.values()):
-        if isinstance(action.began, e.RollbackBegan) and own and own <= set(action.began.of):
+    named_by = history.actions[next(iter(own))].named_by if own else ()
+    for action in (history.actions[id] for id in reversed(named_by)):
+        if isinstance(action.began, e.RollbackBegan) and own <= set(action.began.of):
             if judge(action.items) is Verdict.PARTIAL:
-                return f"it failed and its process died; of what {action.id} took back, not all could be verified"
+                return f"it failed and its process died; not all that {action.id} took back could be verified"
             break
     return ""
 
 
 def _is_running(history: History, run: RecordedRun) -> bool:
-    return any(history.actions[id].life in (Life.OPEN, Life.BACKGROUND) for id in run.actions)
+    return bool(history.unended_in(run.id))
 
 
 def is_waiting(history: History, actions: Iterable[str]) -> bool:
-    """Whether one of these actions is of a run that waits to be continued, or for a human."""
+    """Return whether one of these actions belongs to a run that waits to be continued, or for a human."""
     runs = [history.runs.get(history.actions[action].stream) for action in actions]
     return any(run is not None and run.life in WAITING for run in runs)
 
 
 def settle_calls(tracker: Tracker, calls: RecordedCalls, actions: Iterable[str], why: str) -> None:
-    """End the calls among these actions that nobody is at work on any more, by what the world says of them."""
+    """End the open calls among these actions, which are no longer being made, with what their checks find."""
     history = tracker.ledger.history
     for id in reversed(list(actions)):
         action = history.actions[id]
@@ -87,7 +88,7 @@ def settle_calls(tracker: Tracker, calls: RecordedCalls, actions: Iterable[str],
 
 
 def end_taken_back(tracker: Tracker, actions: Iterable[str]) -> None:
-    """A run that waited to be continued, or for a human, is over when nothing is left of it."""
+    """End the waiting runs of these actions that were taken back completely."""
     history = tracker.ledger.history
     for id in sorted({history.actions[action].stream for action in actions}):
         run = history.runs.get(id)
@@ -96,15 +97,17 @@ def end_taken_back(tracker: Tracker, actions: Iterable[str]) -> None:
 
 
 def _is_led(tracker: Tracker, run: RecordedRun) -> bool:
-    """Whether the process that conducts the run still lives."""
+    """Return whether the process that leads the run still lives."""
     if run.began.detached:
         return tracker.is_led(run)
     history = tracker.ledger.history
+    if any(tracker.is_guarded(action) for action in history.unended_in(run.id)):  # its body, as a rule
+        return True
     return any(tracker.is_guarded(history.actions[id]) for id in reversed(run.actions))
 
 
 def _owned(changes: tuple[Change, ...]) -> str:
-    """How many of them are provably its own."""
+    """Return as text how many of these changes are provably the action's own."""
     every, unsure = len(changes), sum(change.in_doubt for change in changes)
     if every and not unsure:
         return f"all {every} changes are provably its own" if every > 1 else "the change is provably its own"
@@ -114,21 +117,20 @@ def _owned(changes: tuple[Change, ...]) -> str:
 def settle_one(
     tracker: Tracker, calls: RecordedCalls, action: RecordedAction, known: str = "no end of it was recorded"
 ) -> str:
-    """What it changed here is found by looking, and what it did in another system by its check."""
+    """Settle one action: its changes here by looking, its effect in another system by its check. Return a note."""
     history = tracker.ledger.history
     changes: tuple[Change, ...] = ()
     marks: tuple[e.Mark, ...] = ()
     words = []
     if tracker.is_left_behind(action.id):
-        words.append(
-            "the workspace was moved; what it had done to files after the last record did not come along"
-        )
+        words.append("the workspace was moved; its changes to files after the last record did not come along")
     elif action.began.marks:
         marks = tracker.marks()
         others = [owner for owner in tracker.owners() if owner is not action]
         changes = tracker.proved(action, shared(tracker.since_last(marks), others))
-        besides = " besides what was done inside of it" if len(inside(history, [action.id])) > 1 else ""
-        found = f"{known}; {_owned(changes)}" if changes or action.made else f"nothing had changed{besides}"
+        except_inside = " apart from what was done inside it" if len(inside(history, [action.id])) > 1 else ""
+        unchanged = f"nothing had changed{except_inside}"
+        found = f"{known}; {_owned(changes)}" if changes or action.made else unchanged
         words.append(found)
     changes += tracker.made_by(action.id)
     seen = calls.look_at(action)

@@ -14,17 +14,17 @@ from takeback.system.private_files import unusable
 SHOW_S = 0.02
 
 _given_up: set[tuple[int, str, str]] = set()
-"""What this process began and does not go on with, although no end of it could be recorded: pid, folder, id."""
+"""Actions that this process abandoned without being able to record their end: pid, folder, id."""
 
 
 class SignsOfLife:
-    """The folder of these files."""
+    """The folder of the signs of life."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def show(self, action_id: str) -> None:
-        """Say that the owner of this action lives."""
+        """Show that the owner of this action lives."""
         path = self._folder / action_id
         try:
             try:
@@ -36,22 +36,22 @@ class SignsOfLife:
             raise unusable(path, error) from error
 
     def last_ns(self, action_id: str) -> int:
-        """When the owner was last known to live, in nanoseconds; 0 where nobody knows."""
+        """Return when the owner was last known to live, in nanoseconds; 0 if unknown."""
         try:
             return os.stat(self._folder / action_id).st_mtime_ns
         except FileNotFoundError:
             return 0
 
     def give_up(self, action_id: str) -> None:
-        """Its owner lives, and does not go on with it; its end could not be recorded."""
+        """Note that this living process abandoned the action, because its end could not be recorded."""
         _given_up.add((os.getpid(), str(self._folder), action_id))
 
     def is_given_up(self, action_id: str) -> bool:
-        """Whether this very process has given it up."""
+        """Return whether this process has abandoned the action."""
         return (os.getpid(), str(self._folder), action_id) in _given_up
 
     def end(self, action_id: str) -> None:
-        """The action has a recorded end; its sign of life is not needed any more."""
+        """Remove the sign of life of an action whose end is recorded."""
         try:
             os.unlink(self._folder / action_id)
         except FileNotFoundError:
@@ -81,9 +81,9 @@ class Heartbeat:
         self._signs.end(id)
 
     def show(self, *, last: bool = False) -> None:
-        """Now, unless it has just been shown: a sign that is a moment old proves nearly as much.
+        """Show a sign of life now, unless one was shown a moment ago, which proves nearly as much.
 
-        The `last` one proves all, should the end not be recorded.
+        The `last` one is always shown: it proves everything if the end cannot be recorded.
         """
         now = time.monotonic()
         if last or now - self._shown > SHOW_S:

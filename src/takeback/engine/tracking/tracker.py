@@ -1,7 +1,7 @@
-"""Recording actions: marks before and after, and whose the changes in between are.
+"""Recording actions: marks before and after, and which action made the changes in between.
 
-At every mark the changes since the last one are given to whoever was open in that interval: to nobody (drift, the
-human's), to one action, or to several, which then share them. Of a lineage only the innermost action counts.
+At every mark the changes since the last one are attributed to the actions open in that interval: to none (drift,
+the human's), to one action, or to several, which then share them. Of nested actions only the innermost counts.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
 from typing import Any
 
 import msgspec
 
 from takeback.core import events as e
 from takeback.core import ids
-from takeback.core.change import Change, Target
+from takeback.core.change import OF_PATHS, Change, Target, is_within
 from takeback.core.codec import path_of
 from takeback.core.entities import RecordedAction, RecordedRun
+from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.engine.ledger import Ledger
 from takeback.engine.tracking.signs_of_life import SignsOfLife
@@ -29,6 +29,8 @@ from takeback.ports.resource import Attributed, Named, Observed, Resource
 from takeback.storage.state.registry import state_name
 from takeback.system import crash_points, processes
 
+PART = re.compile(r"part \d+")
+"""What the step of a part of a command is called."""
 BEGAN = crash_points.crash_point("action-began")
 ENDING = crash_points.crash_point("action-ending")
 ENDED = crash_points.crash_point("action-ended")
@@ -36,7 +38,7 @@ SAVED = crash_points.crash_point("checkpoint-taken")
 
 
 class Tracker:
-    """Knows the world as it was last recorded, and records what happens to it."""
+    """The recorder of changes: knows the last recorded state of the world and attributes what changed since."""
 
     def __init__(
         self,
@@ -46,33 +48,34 @@ class Tracker:
         life: SignsOfLife,
         name: str,
         *,
-        told: Sequence[Resource] = (),
+        reported: Sequence[Resource] = (),
         attributed: Sequence[Attributed] = (),
         named: Named | None = None,
     ) -> None:
-        """`told` are resources whose changes are recorded by whoever makes them, and not found by looking.
+        """Track changes of these resources.
 
-        `named` is the one of those observed that is looked at only where an action names something of it.
+        `reported` are resources whose changes are recorded by the code that makes them, not found by looking.
+        `named` is the observed resource that is looked at only if an action names a part of it.
         """
         self.ledger = ledger
         self.observed = {resource.name: resource for resource in observed}
         self.attributed = tuple(attributed)
         self._named = named
         # In the order in which they are taken back: a handler may still need the files as the run left them.
-        self.resources: dict[str, Resource] = {r.name: r for r in [*told, *attributed, *observed]}
+        self.resources: dict[str, Resource] = {r.name: r for r in [*reported, *attributed, *observed]}
         self.lock = lock
         self.life = life
         self.name = name
         self._counts: dict[str, processes.Count] = {}
-        """Which processes there were when an action began here."""
+        """The process count when an action began here."""
 
     # Marks
 
     def marks(self, also: Sequence[str] = ()) -> tuple[e.Mark, ...]:
-        """Look at the world, with every resource; and at these places outside the workspace."""
+        """Look at the world with every resource, and at these places outside the workspace."""
         recorded = self.ledger.history.marks
         found = []
-        # The other way round than they are taken back: it is the files that tell where there are databases.
+        # In the opposite order of taking back: files show where there are databases.
         for name, resource in reversed(self.observed.items()):
             if resource is self._named and not self._attends(also):
                 continue
@@ -82,7 +85,7 @@ class Tracker:
         return tuple(found)
 
     def _attends(self, more: Iterable[str] = (), targets: Iterable[Target] = ()) -> bool:
-        """Turn to what open actions and rollbacks name outside the workspace, and to these; False for nothing."""
+        """Point the `named` resource at all places outside the workspace that matter now. Return False if none do."""
         assert self._named is not None
         history, name = self.ledger.history, self._named.name
         running = [*history.open_actions(), *history.open_actions(Life.BACKGROUND)]
@@ -95,7 +98,7 @@ class Tracker:
         return attends
 
     def saved(self, targets: Iterable[Target]) -> tuple[e.Mark, ...]:
-        """The last marks, after a look at those of these targets that nobody looked at since they were changed."""
+        """Return the last marks, after a look at those of these targets that were not covered by the last look."""
         if self._named is not None and self._attends(targets=targets):
             mark = self._named.mark()
             if changes := self.since_last([mark]):
@@ -104,7 +107,7 @@ class Tracker:
         return tuple(self.ledger.history.marks.values())
 
     def since_last(self, marks: Sequence[e.Mark]) -> list[Change]:
-        """What changed between the last recorded marks and these."""
+        """Return what changed between the last recorded marks and these."""
         last = self.ledger.history.marks
         return [
             change
@@ -114,21 +117,21 @@ class Tracker:
         ]
 
     def observe(self, also: Sequence[str] = ()) -> tuple[e.Mark, ...]:
-        """Look at the world and record what changed since the last look, as whoever's it is."""
+        """Look at the world, and record and attribute what changed since the last look."""
         marks, drift = self._look(also)
         if drift:
             self.ledger.append(drift)
         return marks
 
     def attribute(self, changes: Sequence[Change], marks: tuple[e.Mark, ...]) -> None:
-        """Record changes that were found by the way, as whoever's they are."""
+        """Record changes and attribute them to the open actions, or to drift."""
         if owners := self.owners():
             self._seen_during(owners, list(changes), marks)
         else:
             self.ledger.append([e.DriftSeen(tuple(changes), marks)])
 
     def _look(self, also: Sequence[str] = ()) -> tuple[tuple[e.Mark, ...], list[e.Event]]:
-        """The marks of this moment, and what is still to be recorded of the way here: nobody's changes."""
+        """Return the present marks, and the drift that the caller still has to record."""
         self.end_gone()
         marks = self.marks(also)
         changes = self.since_last(marks)
@@ -142,16 +145,20 @@ class Tracker:
     def _seen_during(
         self, owners: list[RecordedAction], changes: list[Change], marks: tuple[e.Mark, ...]
     ) -> None:
-        first, *others = owners
-        # Beside processes that outlived their command, or their guard, a human may be working too.
+        # While only leftover processes are at work, a human may be working too.
         in_doubt = all(owner.life is Life.BACKGROUND for owner in owners)
-        marked = shared(changes, others, in_doubt=in_doubt)
-        if not in_doubt and not any(map(self.is_guarded, owners)):
-            marked = self.proved(first, marked)
-        self.ledger.append([e.ChangesSeen(first.id, marked, marks)], first.stream)
+        proved = not in_doubt and not any(map(self.is_guarded, owners))
+        # In one append, for all owners: the marks in each event say that everything was seen.
+        self.ledger.append(
+            [
+                e.ChangesSeen(owner.id, self.proved(owner, made) if proved else made, marks)
+                for owner, made in apportioned(owners, changes, in_doubt=in_doubt)
+            ],
+            owners[0].stream,
+        )
 
     def proved(self, action: RecordedAction, changes: Sequence[Change]) -> tuple[Change, ...]:
-        """Only what changed while the action's owner showed signs of life is provably the action's."""
+        """Return the changes, marked as in doubt unless made while the action's owner showed signs of life."""
         last_ns = self.life.last_ns(action.id)
         marked = []
         for change in changes:
@@ -161,8 +168,8 @@ class Tracker:
         return tuple(marked)
 
     def owners(self) -> list[RecordedAction]:
-        """Who may have written since the last look: open actions, the innermost of each lineage, and those in the
-        background, which are open until a look comes after the end of their processes.
+        """Return the actions that may have written since the last look: the innermost open ones, and those in the
+        background, which stay open until the first look after the end of their processes.
         """
         history = self.ledger.history
         running = [a for a in history.open_actions() if a.is_tool and a.began.marks]
@@ -194,11 +201,11 @@ class Tracker:
     ) -> str:
         """Record that an action is about to begin. It is durable when this returns.
 
-        `before` are events that go ahead of it in its stream, `step` is one whose body it is. Without `looking`
-        there is no mark: what changes is then found by, and belongs to, the action around it.
+        `before` are events that precede it in its stream; `step` is the step whose body it is. Without `looking`
+        there is no mark: its changes are then found by, and belong to, the action around it.
         """
         if not looking:
-            # What the action around it finds by looking is found after a power cut, too, with this record or not.
+            # After a power cut the action around it finds these changes by looking, with or without this record.
             found_anyway = began.effect in (e.Effect.RESTORABLE, e.Effect.NONE)
             durable = not found_anyway or step is not None or bool(before)
             opened = [*before, self._in_step(began, step, stream)]
@@ -206,7 +213,7 @@ class Tracker:
         else:
             with self.lock.held():
                 self.ledger.refresh()
-                # First the look: what changed before the step is not the step's.
+                # Look first: what changed before the step does not belong to it.
                 brand = processes.new_brand() if began.process else 0
                 marks = self.observe(began.outside)
                 inside = self.open_part(began.parent)
@@ -241,10 +248,10 @@ class Tracker:
     ) -> RecordedAction:
         """Record what the action changed. Ending it twice changes nothing.
 
-        While processes that it started are still there it is open in the background. `lives_on` says that its agent
-        tells of its end later; `left` are processes that whoever started it found. `after` are events that follow
-        in its stream: the end of its step, or of its run. `changes` are those that no look would find.
-        With `unsure` it may have been over long before: what a look finds may be a human's.
+        While processes that it started still run it stays open in the background. `lives_on` means that its agent
+        reports its end later; `left` are processes that the caller found. `after` are events that follow in its
+        stream: the end of its step, or of its run. `changes` are those that no look would find.
+        With `unsure` it may have ended long before: what a look finds may be a human's.
         """
         with self.lock.held():
             history = self.ledger.refresh()
@@ -265,12 +272,16 @@ class Tracker:
                 return action
             owners = self.owners()
             if action not in owners:
-                # Another one is open inside it, and what happened since is that one's.
+                # Another action is open inside it, and the changes since belong to that one.
                 self.observe()
             marks = self.marks()
             others = [other for other in owners if other is not action]
             in_doubt = unsure or all(owner.life is Life.BACKGROUND for owner in (action, *others))
-            made = (*shared(self.since_last(marks), others, in_doubt=in_doubt), *changes)
+            owners = [action, *others]
+            parts = apportioned(owners, self.since_last(marks), in_doubt=in_doubt)
+            made = (*(change for owner, own in parts if owner is action for change in own), *changes)
+            # What only others name is theirs. In the same append, which has the marks.
+            after = [*(e.ChangesSeen(o.id, theirs) for o, theirs in parts if o is not action), *after]
             if lives_on or left:
                 detached = e.ActionDetached(action_id, made, marks, exit_code, why, result, full, left)
                 self.ledger.append([detached, *after], action.stream)
@@ -278,16 +289,16 @@ class Tracker:
                 ended = e.ActionEnded(action_id, outcome, made, marks, why, exit_code, result, full, unsure)
                 self.ledger.append([ended, *after], action.stream)
             if action.process == processes.this_process():
-                # What this program starts from now on is not the action's.
+                # What this program starts from now on does not belong to the action.
                 processes.put_brand(processes.this_process(), processes.new_brand())
         crash_points.reach(ENDED)
         return action
 
     def made_by(self, action_id: str) -> tuple[Change, ...]:
-        """What this action changed, as far as there are resources that know whose a change is."""
+        """Return the changes of this action in resources that know by themselves who made a change."""
         return tuple(change for resource in self.attributed for change in resource.made_by(action_id))
 
-    # A run of one action, as a command or a block of code is
+    # Runs of a single action: a command or a block of code
 
     def begin_single(
         self,
@@ -328,11 +339,11 @@ class Tracker:
         return self.end(action_id, outcome, exit_code=exit_code, why=why, after=ended, left=left)
 
     def is_guarded(self, action: RecordedAction) -> bool:
-        """Whether the process that records the action still lives, and goes on with it."""
+        """Return whether the process that records the action still lives and has not abandoned it."""
         if self.is_left_behind(action.id) or self.life.is_given_up(action.id):
             return False
         while action.process is None and action.as_tool.parent:
-            # A call is guarded by whoever guards the step or the run around it.
+            # A call is guarded by the process of the step or run around it.
             action = self.ledger.history.actions[action.as_tool.parent]
         process = action.process
         run = self.ledger.history.runs.get(action.stream)
@@ -341,18 +352,23 @@ class Tracker:
         return processes.is_alive(process, self.life.last_ns(action.id))
 
     def whole(self, action: RecordedAction) -> RecordedAction:
-        """The command of which this is a part; itself where it is none."""
-        return self.ledger.history.actions[action.as_tool.parent] if is_part(action) else action
+        """Return the command that this is a part of; the action itself if it is not a part."""
+        return (
+            self.ledger.history.actions[action.as_tool.parent]
+            if is_part(self.ledger.history, action)
+            else action
+        )
 
     def open_part(self, id: str) -> str:
-        """The part of this action that is open now, else itself: what begins inside of it is inside of that."""
-        parts = (a.id for a in self.ledger.history.open_actions() if is_part(a) and self.whole(a).id == id)
+        """Return the open part of this action, which contains what begins inside the action; otherwise `id`."""
+        history = self.ledger.history
+        parts = (a.id for a in history.open_actions() if a.as_tool.parent == id and is_part(history, a))
         return next(parts, id) if id else id
 
     def is_led(self, run: RecordedRun) -> bool:
-        """Whether somebody may still go on with a run that is not the work of one process.
+        """Return whether a session may still go on.
 
-        Where no process was named, the end of none says anything, so nothing of it is settled without a word.
+        Without a leading process it stays open until a caller ends it.
         """
         if self.is_left_behind(run.id):
             return False
@@ -361,9 +377,9 @@ class Tracker:
     # What goes on in the background
 
     def end_gone(self) -> None:
-        """End the actions in the background of which nothing lives on.
+        """End the background actions whose processes are all gone.
 
-        This comes before each look: what changed since the last one may be theirs, what comes after it is not.
+        Called before each look: changes since the last look may be theirs, later ones are not.
         """
         table: processes.ProcessTable | None = None
         for action in self.ledger.history.open_actions(Life.BACKGROUND):
@@ -376,7 +392,7 @@ class Tracker:
     def _end_gone(self, action: RecordedAction) -> None:
         marks = self.marks()
         others = [owner for owner in self.owners() if owner is not action]
-        # Beside processes that outlived their command a human may be working too.
+        # While only leftover processes are at work, a human may be working too.
         in_doubt = all(other.life is Life.BACKGROUND for other in others)
         changes = (*shared(self.since_last(marks), others, in_doubt=in_doubt), *self.made_by(action.id))
         outcome = e.Outcome.FAILED if action.exit_code or action.why else e.Outcome.DONE
@@ -384,29 +400,27 @@ class Tracker:
         ended = e.ActionEnded(
             action.id, outcome, changes, marks, why, action.exit_code, action.result, action.full
         )
-        run = self.ledger.history.runs.get(action.stream)
-        over = [e.RunEnded(outcome)] if run and run.life is Life.OPEN and not run.began.detached else []
-        self.ledger.append([ended, *over], action.stream)
+        self.ledger.append([ended], action.stream)
 
     def lives_on(self, action: RecordedAction) -> bool:
-        """Whether what an action started may still be at work. In a session it is, until somebody says otherwise."""
+        """Return whether an action's processes may still be at work; a session's are until its agent reports."""
         if self.is_left_behind(action.id):
             return False
         return self._is_told_of(action) or bool(self.living(action.id))
 
     def living(self, action_id: str) -> list[int]:
-        """Processes that the action started and that still live."""
+        """Return the living processes that the action started."""
         action = self.ledger.history.actions[action_id]
         return sorted(self._found(action, processes.ProcessTable()))
 
     def in_background(self) -> list[int]:
-        """All processes that actions left behind and that still live."""
+        """Return all living processes that actions left behind."""
         left = [action for action in self.ledger.history.open_actions(Life.BACKGROUND) if action.processes]
         table = processes.ProcessTable() if left else None
         return sorted({pid for action in left if table for pid in self._found(action, table)})
 
     def leaves(self, action: RecordedAction) -> tuple[e.Process, ...]:
-        """The processes that an action leaves behind when its command has ended."""
+        """Return the processes that an action leaves behind when its command has ended."""
         if self.is_left_behind(action.id) or not action.as_tool.brand:
             return ()
         before = self._counts.pop(action.id, None)
@@ -418,14 +432,14 @@ class Tracker:
         return tuple(map(processes.describe, sorted(found)))
 
     def _found(self, action: RecordedAction, table: processes.ProcessTable) -> set[int]:
-        """What it started, by all that a process cannot easily shed: what it inherits, and whom it descends from."""
+        """Return the processes that it started, recognised by what a process inherits and by its ancestors."""
         whole = self.whole(action)
         began, run = whole.began, self.ledger.history.runs.get(action.stream)
         if not isinstance(began, e.ActionBegan):
             return set()
         inherited = table.branded(self._brands(whole))
         if run and run.began.detached:
-            # What its agent holds are tools of the agent, and other calls; what a call leaves has lost its parent.
+            # Children of the agent are its own tools and other calls; a process left by a call has lost its parent.
             inherited -= table.below(began.process)
         else:
             inherited |= table.with_token(self.token(whole.id))
@@ -433,64 +447,93 @@ class Tracker:
         return found - {os.getpid()}
 
     def _brands(self, action: RecordedAction) -> set[int]:
-        """Its own brand; while it is open, also those of what began beside it or inside it: they hide its own."""
+        """Return its brand, and while it is open also the later brands of its run, which replace its own."""
         own, run = action.as_tool.brand, self.ledger.history.runs.get(action.stream)
         found = {own}
         if own and run and action.life is Life.OPEN:
-            later = (self.ledger.history.actions[id] for id in reversed(run.actions))
-            beside = takewhile(lambda other: other is not action, later)
-            found.update(other.as_tool.brand for other in beside)
+            found |= self.ledger.history.brands_of(run.id, action.seq)
             if action.process == processes.this_process():
                 found |= processes.own_brands(own)
         return found - {0}
 
     def is_left_behind(self, id: str) -> bool:
-        """Whether it was begun where the workspace does not sit any more: nothing of it can be recorded there."""
+        """Return whether it began in a folder that the workspace has left since: it cannot be recorded any more."""
         return ids.seq_of(id) < self.ledger.history.moves.moved
 
     def _is_told_of(self, action: RecordedAction) -> bool:
-        """Whether it works on in a session that goes on, whose agent tells when it has ended."""
+        """Return whether it is in the background of an open session whose agent will report its end."""
         run = self.ledger.history.runs.get(action.stream)
         is_open = run is not None and run.began.detached and run.life is Life.OPEN
         in_background = action.life is Life.BACKGROUND and not action.processes
         return in_background and is_open and run is not None and self.is_led(run)
 
     def follows(self, target: Target) -> bool:
-        """Whether a target goes with another one, so that nobody wants to hear of it."""
+        """Return whether a target only follows from another one, so that reports leave it out."""
         pattern = self.resources[target.resource].traits.minor
         return bool(pattern and re.search(pattern, target.name))
 
     @property
     def origin(self) -> str:
-        """What it is called where it was begun. Keys for other systems are made of it, wherever it sits now."""
+        """The name of the workspace where it began. Keys for other systems contain it, wherever the seat is now."""
         began = self.ledger.history.began
         return state_name(os.fsdecode(path_of(began.root))) if began else self.name
 
     def token(self, action_id: str) -> str:
-        """The value by which an action's processes are known, unlike that of any other workspace."""
+        """Return the value that identifies an action's processes, unique across workspaces."""
         return f"{self.name}:{action_id}"
 
 
-def is_part(action: RecordedAction) -> bool:
-    """Whether it is a part of a command: recorded by whoever records that, and known by its processes.
+def name_of_part(number: int) -> str:
+    """Return the name of the step that a part of a command is."""
+    return f"part {number}"
 
-    A transaction has neither a key nor a process either, and is not: no command is transactional.
+
+def is_part(history: History, action: RecordedAction) -> bool:
+    """Return whether an action is a part of a command: a step that is called so, inside the command itself.
+
+    Its name says both, as `CommandParts` writes it.
     """
-    began = action.began
-    if not isinstance(began, e.ActionBegan) or began.key or began.process is not None:
+    whole, run = history.actions.get(action.as_tool.parent), history.runs.get(action.stream)
+    step = run.steps.get(action.as_tool.step) if run else None
+    if whole is None or step is None or whole.stream != action.stream or whole.process is None:
         return False
-    # A transaction in a database has a step and a parent too, and is not looked around.
-    return bool(began.step and began.parent and began.marks)
+    return bool(PART.fullmatch(step.name)) and action.name == f"{step.name} of {whole.name}"
 
 
 def _is_inside(action: RecordedAction, other: RecordedAction) -> bool:
     return action.as_tool.parent == other.id
 
 
+def apportioned(
+    owners: Sequence[RecordedAction], changes: Sequence[Change], *, in_doubt: bool = False
+) -> list[tuple[RecordedAction, tuple[Change, ...]]]:
+    """Return for each of these open actions the changes that are recorded with it, and with whom it shares them.
+
+    An action that names the paths that it writes did not write others. One that names none may have written any.
+    """
+    if not any(owner.as_tool.paths for owner in owners):
+        return [(owners[0], shared(changes, owners[1:], in_doubt=in_doubt))] if changes else []
+    found: dict[str, list[Change]] = {}
+    for change in changes:
+        may = [owner for owner in owners if _may_write(owner, change.target)] or owners
+        found.setdefault(may[0].id, []).extend(shared([change], may[1:], in_doubt=in_doubt))
+    return [(owner, tuple(found[owner.id])) for owner in owners if owner.id in found]
+
+
+def _may_write(action: RecordedAction, target: Target) -> bool:
+    named = action.as_tool.paths
+    if not named or target.root or target.resource not in OF_PATHS:
+        return True
+    # A folder changes with what is written in it.
+    return target.name == "." or any(
+        is_within(target.name, path) or is_within(path, target.name) for path in named
+    )
+
+
 def shared(
     changes: Sequence[Change], others: Sequence[RecordedAction], *, in_doubt: bool = False
 ) -> tuple[Change, ...]:
-    """These changes, marked as one of several actions', or as nobody's for certain."""
+    """Return these changes, marked as shared between several actions, or as in doubt."""
     names = tuple(other.id for other in others)
     if not names and not in_doubt:
         return tuple(changes)

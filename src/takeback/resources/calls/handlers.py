@@ -14,7 +14,7 @@ MAIN = "__main__"
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The name by which any process finds this function; a UsageError where there is none."""
+    """Return the name by which any process finds this function. Raise UsageError if there is none."""
     module = getattr(function, "__module__", "") or ""
     qualified = getattr(function, "__qualname__", "") or ""
     if not module or not qualified or "<" in qualified:
@@ -37,21 +37,21 @@ def name_of(function: Callable[..., Any]) -> str:
         raise UsageError(error.message, error.hint) from error
     if found is not function and getattr(found, "__wrapped__", found) is not function:
         raise UsageError(
-            f"{name} is another function than the one that was given",
-            hint="hand over the function that a fresh import of its module has under this name",
+            f"{name} is not the function that was passed",
+            hint="pass the function that a fresh import of its module has under this name",
         )
     return name
 
 
 def find(name: str) -> Callable[..., Any]:
-    """The function of this name."""
+    """Return the function with this name."""
     module, _, rest = name.partition(":")
     qualified, _, script = rest.partition(":")
     if module == MAIN:
         running = getattr(sys.modules[MAIN], "__file__", None)
         if running is None or os.path.realpath(running) != script:
             raise BackendError(
-                f"{qualified} is part of the script {script} and can be run only by it",
+                f"{qualified} is part of the script {script}, and only that script can run it",
                 hint="run that script again, or move the function into a module",
             )
     try:
@@ -61,9 +61,9 @@ def find(name: str) -> Callable[..., Any]:
     except (ImportError, AttributeError) as error:
         raise BackendError(
             f"{module}:{qualified} cannot be imported: {error}",
-            hint="it must be importable wherever Takeback takes back; see PYTHONPATH and the installed packages",
+            hint="it must be importable wherever you undo; check PYTHONPATH and the installed packages",
         ) from error
     if not callable(found):
-        raise BackendError(f"{module}:{qualified} is no function")
+        raise BackendError(f"{module}:{qualified} is not a function")
     function: Callable[..., Any] = found
     return function

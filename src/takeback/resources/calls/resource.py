@@ -1,10 +1,12 @@
-"""Calls to other systems. A call that was made is there; its undo handler takes it away; its check looks.
+"""Calls to other systems. A call that was made exists; its undo handler removes it; its check looks for it.
 
-What a check says is the world. Without one nobody can look, so the item stays unverified and the report says so.
+The check's answer counts as the state of the world. Without a check the item stays unverified, and the report says
+so.
 """
 
 from __future__ import annotations
 
+import contextvars
 import inspect
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -38,6 +40,8 @@ class Call(msgspec.Struct, frozen=True):
     kwargs: dict[str, Any]
     key: str
     result: Any = None
+    data: dict[str, Any] = {}
+    """What `takeback.handler` gave to this handler."""
 
 
 class KnownCall(msgspec.Struct, frozen=True):
@@ -47,7 +51,15 @@ class KnownCall(msgspec.Struct, frozen=True):
     undo: str = ""
     check: str = ""
     because: str = ""
-    """Why it cannot be taken back, where more is known of that."""
+    """Why it cannot be taken back, if more is known about that."""
+
+    def seen_by(self, role: str) -> Call:
+        """Return the call with the data of one of its handlers, `undo` or `check`."""
+        return (
+            msgspec.structs.replace(self.call, data=self.call.data.get(role, {}))
+            if self.call.data
+            else self.call
+        )
 
 
 class Calls:
@@ -91,14 +103,14 @@ class Calls:
         return [self._undo(swap) for swap in swaps]
 
     def _present(self, target: Target) -> Version:
-        """What the world has; where nobody can look, what was recorded."""
+        """Return what the world has; without a check, what was recorded."""
         recorded = self._latest(target)
         if not recorded:
             return recorded
         try:
             found = look(self._known(recorded.data["action"]))
         except (BackendError, CorruptionError):
-            return recorded  # the undo handler may still work; the verdict will need another look
+            return recorded  # the undo handler may still work; the verdict needs another look
         return ABSENT if found is ABSENT else recorded
 
     def _undo(self, swap: Swap) -> Swapped:
@@ -110,15 +122,15 @@ class Calls:
 
 
 def undone(swap: Swap, known: KnownCall) -> Swapped:
-    """Take a call back with its undo handler, and look."""
+    """Take a call back with its undo handler, and check the result."""
     try:
         if known.check and look(known) is ABSENT:
             return Swapped(swap.target, Did.ALREADY, ABSENT, verified=True)
     except BackendError:
-        pass  # asked again below, where it counts
+        pass  # checked again below, where it counts
     crash_points.reach(UNDOING)
     try:
-        _patiently(known.undo, known.call)
+        _patiently(known.undo, known.seen_by("undo"))
     except BackendError as error:
         return Swapped(swap.target, Did.FAILED, swap.present, verified=False, why=error.message)
     crash_points.reach(UNDONE)
@@ -127,7 +139,7 @@ def undone(swap: Swap, known: KnownCall) -> Swapped:
 
 def _verdict(swap: Swap, known: KnownCall) -> Swapped:
     if not known.check:
-        why = "it has no check, so nobody could look"
+        why = "it has no check, so the result could not be verified"
         return Swapped(swap.target, Did.COMPENSATED, ABSENT, verified=False, why=why)
     try:
         found = look(known)
@@ -140,17 +152,17 @@ def _verdict(swap: Swap, known: KnownCall) -> Swapped:
 
 
 def _lost(error: CorruptionError) -> str:
-    return f"what it was given, or gave, is lost, so no handler can be asked: {error.message}"
+    return f"its arguments or result are lost, so no handler can be called: {error.message}"
 
 
 def look(known: KnownCall) -> Any:
-    """Ask the check of a call: what the call gave, if the world has it; else ABSENT."""
+    """Run the check of a call. Return what it found in the world, or ABSENT; without a check, the call's result."""
     if not known.check:
         return known.call.result
-    found = _patiently(known.check, known.call)
+    found = _patiently(known.check, known.seen_by("check"))
     if found is None:
         raise BackendError(
-            f"{known.check} returned None, which says neither yes nor no",
+            f"{known.check} returned None, which is neither yes nor no",
             hint="a check returns what it found, or takeback.ABSENT",
         )
     return ABSENT if isinstance(found, Version) and not found else found
@@ -163,21 +175,28 @@ def _can_tell(known: KnownCall) -> bool:
         return False
 
 
-def _waited_for(name: str, found: Any) -> Any:
-    """What a handler gave. One that only promises to do something has done nothing."""
+def _waited_for(found: Any) -> Any:
+    """Return a handler's result. That of a coroutine is awaited in a loop of its own, in a thread of its own:
+    this code may itself run inside a loop, which must not be entered again.
+    """
     if not inspect.isawaitable(found):
         return found
-    if inspect.iscoroutine(found):
-        found.close()
-    raise BackendError(f"{name.split(':')[1]} returned something to wait for, so it did nothing yet")
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    async def awaited() -> Any:
+        return await found
+
+    with ThreadPoolExecutor(1, "takeback-handler") as alone:
+        return alone.submit(contextvars.copy_context().run, asyncio.run, awaited()).result()
 
 
 def _patiently(name: str, call: Call) -> Any:
-    """Run a handler; other systems fail for a moment now and then."""
+    """Run a handler, with retries: other systems fail for a moment now and then."""
     function = handlers.find(name)
     for left in reversed(range(TRIES)):
         try:
-            return _waited_for(name, function(call))
+            return _waited_for(function(call))
         except Exception as error:
             if not left:
                 text = redact(said(error))[:300]

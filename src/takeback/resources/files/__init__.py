@@ -1,1 +1,1 @@
-"""The files of a workspace: found, kept and put back."""
+"""The files of a workspace: found, captured and put back."""

@@ -1,4 +1,4 @@
-"""What is known of one path: enough to put it back exactly."""
+"""What is known about one path: enough to put it back exactly."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from takeback.core.codec import digest, path_of, text_of
 FILE, FOLDER, LINK, FIFO = "f", "d", "l", "p"
 SOCKET, BLOCK, CHARACTER = "s", "b", "c"
 OPAQUE = "u"
-"""A file that could not be read: its presence is known, its content is not."""
+"""A file that could not be read: it is known to exist, its content is not known."""
 
 VERSIONS_KEPT = 2048
-"""A look, a plan and a proof ask for the versions of the same paths one after the other."""
+"""A look, a plan and a verification ask for the versions of the same paths one after the other."""
 
 RESTORABLE = frozenset({FILE, FOLDER, LINK, FIFO})
 
@@ -32,16 +32,17 @@ _KINDS = {
     stat.S_IFCHR: CHARACTER,
 }
 
+_KIND_BITS = 0o170000  # as stat.S_IFMT does, without a call: this is asked several times about every file
 
 KEPT_ATTRIBUTES = (b"user.", b"system.posix_acl_", b"security.capability")
-"""Attributes that are part of a version. What a program may do is one of them: a copy of it may not."""
+"""Attributes that are part of a version. Capabilities are among them: a mere copy of a program lacks them."""
 
 
 class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One path as it was.
 
     `content` is the name of a file's content, a link's text, or the name of a folder's node. `group` is the first
-    path of those that are hard links to the same file, where there are several inside the tree.
+    path among hard links to the same file, if there are several inside the tree.
     """
 
     kind: str
@@ -65,16 +66,16 @@ class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def stamp(self) -> str:
-        """What is restored with it, and is no conflict by itself."""
+        """What is restored with it, but is not a conflict by itself."""
         return f"{self.mtime_ns}:{self.uid}:{self.gid}:{text_of(self.group)}"
 
 
 def kind_of(mode: int) -> str:
-    return _KINDS.get(stat.S_IFMT(mode), OPAQUE)
+    return _KINDS.get(mode & _KIND_BITS, OPAQUE)
 
 
 def version_of(entry: FileEntry | None) -> Version:
-    """An entry as the journal keeps it."""
+    """Return an entry as the journal stores it."""
     return ABSENT if entry is None else _version(entry)
 
 
@@ -90,7 +91,7 @@ def _version(entry: FileEntry) -> Version:
 
 
 def entry_of(version: Version) -> FileEntry | None:
-    """The entry that `version_of` wrote down."""
+    """Return the entry that `version_of` stored."""
     if not version:
         return None
     kind, mode, uid, gid, mtime_ns, size, content, *more = version.data
@@ -110,12 +111,12 @@ def entry_of(version: Version) -> FileEntry | None:
 
 
 def is_opaque(version: Version) -> bool:
-    """Whether something was there whose content could not be read, or not be kept."""
+    """Return True if something was there whose content could not be read or stored."""
     return version.id.startswith(f"{OPAQUE}:")
 
 
 def target_of(path: bytes) -> Target:
-    """The root itself is called `.`."""
+    """Return the target of a path. The root itself is called `.`."""
     return Target("files", text_of(path) or ".")
 
 
@@ -133,13 +134,13 @@ def join(folder: bytes, name: bytes) -> bytes:
 
 
 def split(path: bytes) -> tuple[bytes, bytes]:
-    """A path's folder and its name."""
+    """Return a path's folder and its name."""
     folder, _, name = path.rpartition(b"/")
     return folder, name
 
 
 class StatKey(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What tells that a path was not touched since it was read."""
+    """What shows that a path was not touched since it was read."""
 
     ino: int
     size: int

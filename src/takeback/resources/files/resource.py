@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,10 +16,10 @@ from takeback.core.codec import text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import CorruptionError, NoRoom
-from takeback.ports.content import BlobStore, Contents
+from takeback.ports.content import BlobStore, Contents, StoredContent, WhyGone, pruned
 from takeback.ports.journal import Finding
 from takeback.ports.progress import Progress
-from takeback.ports.resource import Swap, Swapped, Traits
+from takeback.ports.resource import Claims, Swap, Swapped, Traits
 from takeback.resources.files.entry import (
     FILE,
     FOLDER,
@@ -33,7 +34,6 @@ from takeback.resources.files.entry import (
     version_of,
 )
 from takeback.resources.files.look.capture import Capture
-from takeback.resources.files.look.claims import Claims
 from takeback.resources.files.look.closed_folders import Doors
 from takeback.resources.files.look.exclude import WORKFLOW_RULE
 from takeback.resources.files.look.observer import TreeObserver
@@ -46,6 +46,7 @@ from takeback.resources.files.tree import deltas
 from takeback.resources.files.tree.tree import entry_in
 from takeback.system import crash_points
 from takeback.system.beneath import RootFolder
+from takeback.system.processes import no_collection
 
 NODES_KEPT = 4096
 NODE_PACKED_FROM_BYTES = 1024
@@ -76,9 +77,11 @@ class Files:
         watching: bool,
         progress: Progress,
         reserve: Reserve | None = None,
+        why_gone: WhyGone = pruned,
     ) -> None:
-        """`reserve` is what is given up where the disk is full."""
+        """`reserve` is the space to give up when the disk is full."""
         self._reserve = reserve
+        self._why_gone = why_gone
         self._frugal: Frugal | None = None
         self._place = place = root if isinstance(root, RootFolder) else RootFolder(root)
         self._blobs = blobs
@@ -108,7 +111,7 @@ class Files:
     # The present
 
     def mark(self) -> Mark:
-        """Look at the world, and keep it."""
+        """Look at the world, and store it."""
         self._doors.recover()
         evidence = self._looked(self._look_and_keep)
         crash_points.reach(MARKED)
@@ -121,7 +124,7 @@ class Files:
         return evidence
 
     def _looked(self, look: Callable[[], T]) -> T:
-        """What a look finds. On a full disk it is looked once more, and only what there is room for is kept."""
+        """Return what a look finds. On a full disk, look once more, and store only what there is space for."""
         try:
             found = self._kept_or_forgotten(look)
         except NoRoom:
@@ -139,7 +142,7 @@ class Files:
         return found
 
     def _kept_or_forgotten(self, look: Callable[[], T]) -> T:
-        """What was interrupted, for whatever reason, is not believed: neither what was seen nor what was kept."""
+        """Forget what was seen and stored if the look is interrupted, for whatever reason."""
         try:
             return look()
         except BaseException:
@@ -154,7 +157,7 @@ class Files:
         return {target: version_of(entry_in(known, path_of_target(target))) for target in targets}
 
     def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
-        """Look at these paths again."""
+        """Look at these paths again, and return their versions."""
         wanted = {target: path_of_target(target) for target in targets}
         self._look_again(wanted.values())
         return {target: version_of(entry_in(self._observer.known, path)) for target, path in wanted.items()}
@@ -164,7 +167,7 @@ class Files:
         self._looked(lambda: self._observer.look_at(wanted))
 
     def changed_at(self, target: Target) -> int:
-        """For a path that is gone, its folder tells."""
+        """Return when a path last changed; if it is gone, when its folder did."""
         path = path_of_target(target)
         if key := self._observer.key(path):
             return key.ctime_ns
@@ -177,13 +180,13 @@ class Files:
             return 0
 
     def counted(self) -> tuple[int, int]:
-        """How many files there are, and how many bytes."""
+        """Return how many files there are, and how many bytes."""
         folders = [folder for _, folder in self._observer.known.walk()]
         sizes = [row.entry.size for folder in folders for row in folder.files.values()]
         return len(sizes), sum(sizes)
 
     def entries(self) -> Iterator[tuple[bytes, FileEntry]]:
-        """Every path that is known, but for the root."""
+        """Yield every known path except the root."""
         for path, folder in self._observer.known.walk():
             if path:
                 yield path, folder.entry
@@ -191,14 +194,14 @@ class Files:
                 yield join(path, name), row.entry
 
     def audit(self) -> list[Finding]:
-        """Read every file again and compare it with what is believed of it, whatever its times say."""
+        """Read every file again and compare it with its recorded content, whatever its times say."""
         self._looked(self._observer.look)
         what = "its bytes changed although its size and times did not"
         paths = unlike(self._place, self._observer.known, self._contents, self._progress)
         return [Finding(text_of(path), what) for path in paths]
 
     def remember(self) -> None:
-        """Keep what is known for the next process."""
+        """Save what is known for the next process."""
         self._observer.remember()
 
     def close(self) -> None:
@@ -214,17 +217,30 @@ class Files:
         found = self._observer.between(start, end)
         if found is None:
             found = deltas.diff(start, end, self._get)
-        return sorted((change_of(*difference) for difference in found), key=lambda change: change.target)
+        return sorted(
+            (change_of(*difference) for difference in found if not self._is_now_left_out(*difference)),
+            key=lambda change: change.target,
+        )
 
-    def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
-        """Every blob that these marks need, nodes and contents; the latest mark comes first, and must be whole."""
-        return deltas.reach((tree_of(mark.state) for mark in marks), self._get, self._contents)
+    def _is_now_left_out(self, path: bytes, before: FileEntry | None, after: FileEntry | None) -> bool:
+        """Return True for an empty file that has become something which nobody captures: it must stay as it is."""
+        return (_is_empty(before) or _is_empty(after)) and self._claims.leaves_out(path)
+
+    def blobs(self, marks: Iterable[Mark], gone: AbstractSet[bytes] = frozenset()) -> set[bytes]:
+        """Return every blob that these marks need, nodes and contents; the latest is first, and must be complete."""
+        return deltas.reach((tree_of(mark.state) for mark in marks), self._get, self._contents, gone)
+
+    def contents(self, marks: Iterable[Mark]) -> Iterator[StoredContent]:
+        """Yield the content of every file in these marks; some of it more than once."""
+        for path, entry in deltas.files((tree_of(mark.state) for mark in marks), self._get):
+            if entry.kind == FILE:
+                yield StoredContent(text_of(path), entry.content, entry.size)
 
     def text(self, version: Version) -> bytes | None:
         try:
             return file_text(self._contents, version)
         except CorruptionError:
-            # Pruned or damaged: there is nothing to show. `verify --deep` tells which.
+            # Pruned or damaged: there is nothing to show. `verify --deep` reports which.
             return None
 
     def _get(self, name: bytes) -> bytes:
@@ -255,20 +271,21 @@ class Files:
 
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
         if self._reserve is not None:
-            # What comes next is written down before anything is removed.
+            # The rollback is recorded before anything is removed.
             self._reserve.release_if_tight()
-        found = dict(foresee(self._observer.known, swaps, kept, self._blobs))
+        found = dict(foresee(self._observer.known, swaps, kept, self._blobs, self._why_gone))
         for swap in swaps:
             if self._excluded(path_of_target(swap.target)):
-                found[swap.target] = (Do.CONFLICT, "it is excluded now, so it is not looked at any more")
+                found[swap.target] = (Do.CONFLICT, "it is now excluded, so it is no longer looked at")
         return found
 
+    @no_collection()  # of very many files
     def swap(
         self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
     ) -> Sequence[Swapped]:
         rescued = self._rescue(swaps, rollback)
-        # Whatever their times say: a write through a mapping moves none. What is written after this look is noticed
-        # all the same, for each exchange looks at what came out.
+        # Whatever their times say: a write through a mapping changes none. A write after this look is noticed as
+        # well, because each exchange checks what came out.
         self._look_again(path_of_target(swap.target) for swap in swaps)
         results: dict[Target, Swapped] = {}
         works: dict[Target, PathRestore] = {}
@@ -279,10 +296,10 @@ class Files:
             if target in rescued.kept:
                 results[target] = Swapped(target, Did.CONFLICT, present, True, rescued.kept[target])
             elif swap.shares_place and entry is None and goal and self._place.has(path):
-                why = "what had its place before is still there"
+                why = "what was in its place before is still there"
                 results[target] = Swapped(target, Did.FAILED, present, False, why)
             elif swap.shares_place and goal is None and _is_empty(entry):
-                # Whoever puts something else here fills this very file: programs may have it open.
+                # Keep this very file, because programs may have it open: the resource that comes next fills it.
                 results[target] = Swapped(target, Did.REMOVED, ABSENT, True)
             elif present.alike(swap.goal):
                 results[target] = Swapped(target, Did.RESTORED if goal else Did.REMOVED, present, True)
@@ -299,7 +316,7 @@ class Files:
             batch = list(works.values())
             self._restore(batch, rollback)
             if late := [work for work in batch if work.lacks_room]:
-                # What was removed has made some.
+                # The removals have freed some space.
                 for work in late:
                     work.begin_again()
                 self._restore(late, rollback)
@@ -309,14 +326,15 @@ class Files:
             calm(self._place, self._observer.known, tree_of(since.state), swaps, self._get)
         for target, why in rescued.written.items():
             results[target] = msgspec.structs.replace(results[target], why=results[target].why or why)
-        return [results[swap.target] for swap in swaps]
+        opened = {swap.target for swap in swaps if _opens(entry_of(swap.present), entry_of(swap.goal))}
+        return [msgspec.structs.replace(results[swap.target], opened=swap.target in opened) for swap in swaps]
 
     def _restore(self, works: list[PathRestore], rollback: str) -> None:
         others = self._standing(works)
         FileRestorer(self._place, self._contents, rollback, others, self._doors, self._progress).run(works)
 
     def _rescue(self, swaps: Sequence[Swap], rollback: str) -> Rescued:
-        """What an earlier attempt left behind, before the folders that it had opened are closed again."""
+        """Return what an earlier attempt left behind, before the folders that it had opened are closed again."""
         try:
             return rescue(self._place, rollback, swaps, self._contents)
         except PermissionError:
@@ -326,7 +344,7 @@ class Files:
             self._doors.recover()
 
     def _standing(self, works: Sequence[PathRestore]) -> Standing:
-        """Names of files with several of them that are not being put back."""
+        """Return the names, of files with several names, that are not being put back."""
         wanted = {work.goal.group: work.goal.id for work in works if work.goal}
         moving = {work.path for work in works}
         paths, files = dict[bytes, bytes](), dict[File, bytes]()
@@ -341,7 +359,7 @@ class Files:
     def _verified(
         self, works: Mapping[Target, PathRestore], goals: Mapping[Target, Version]
     ) -> dict[Target, Swapped]:
-        """Read every path again, from the disk, and compare it with what was promised."""
+        """Read every path again, from the disk, and compare it with its goal."""
         self._look_again(work.path for work in works.values())
         results = {}
         for target, work in works.items():
@@ -359,22 +377,29 @@ class Files:
             ):
                 did, why = (
                     Did.UNVERIFIABLE,
-                    "it was put back, but is closed to this user, so it cannot be read again",
+                    "it was put back, but this user may not read it, so it cannot be verified",
                 )
             elif not verified and not why:
                 why = _difference(present, goal)
             elif verified and did is Did.REMOVED and work.present and work.present.kind == OPAQUE and not why:
-                why = "its content was never kept, so it cannot be brought back"
+                why = "its content was never saved, so it cannot be brought back"
             results[target] = Swapped(target, did, now, verified, why)
         return results
 
 
 def file_text(contents: Contents, version: Version) -> bytes | None:
-    """What a version of a path reads as: a file's content, a link's text."""
+    """Return a version of a path as text: a file's content, a link's target."""
     entry = entry_of(version)
     if entry is None or entry.kind not in (FILE, LINK):
         return None
     return entry.content if entry.kind == LINK else contents.read(entry.content, entry.size)
+
+
+def _opens(present: FileEntry | None, goal: FileEntry | None) -> bool:
+    """Return whether a folder gets back the rights that it had: it may have been closed to us meanwhile."""
+    if present is None or goal is None or not present.kind == goal.kind == FOLDER:
+        return False
+    return (present.mode, present.uid, present.gid) != (goal.mode, goal.uid, goal.gid)
 
 
 def _is_empty(entry: FileEntry | None) -> bool:
@@ -398,7 +423,7 @@ _WORDS = {"kind": "kind", "mode": "mode", "uid": "owner", "gid": "group owner", 
 
 
 def _difference(now: FileEntry | None, goal: FileEntry | None) -> str:
-    """What is still not as it was, in words."""
+    """Return a text about what is still not as it was."""
     if now is None or goal is None:
         return "it is gone" if now is None else "it is still there"
     names = [word for field, word in _WORDS.items() if getattr(now, field) != getattr(goal, field)]

@@ -7,6 +7,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import ContentGone, CorruptionError, TakebackError
-from takeback.ports.content import BlobStore, Contents, Shelf
+from takeback.ports.content import PRUNED, BlobStore, Contents, Shelf
 from takeback.ports.journal import Finding
 from takeback.ports.progress import Progress
 from takeback.ports.resource import Swap, Swapped, Traits
@@ -58,7 +59,7 @@ class Git:
         progress: Progress,
         shelf: Shelf | None = None,
     ) -> None:
-        """`shelf` is where objects are put for other machines."""
+        """`shelf` stores objects for other machines."""
         self._root = root
         self._state = state / "git"
         self._blobs = blobs
@@ -77,13 +78,13 @@ class Git:
     # The present
 
     def claimed_outside(self) -> set[bytes]:
-        """The repository's folder where it lies outside the root: nobody else has to look after it."""
+        """Return the repository's folder if it is outside the root: no other resource needs to capture it."""
         root = self._observer.place.root
         folders = {place.find(root).folder, self._observer.place.folder}
         return {folder for folder in folders if not folder.startswith(root + b"/")}
 
     def mark(self) -> Mark:
-        """Look at the repository, and keep it with its objects."""
+        """Look at the repository, and save it with its objects."""
         self._counted.clear()
         with self._kept_or_forgotten():
             self._observer.look()
@@ -92,7 +93,7 @@ class Git:
 
     @contextmanager
     def _kept_or_forgotten(self) -> Iterator[None]:
-        """What was interrupted, for whatever reason, is not believed."""
+        """Forget what is known if the block is interrupted, for whatever reason."""
         try:
             yield
         except BaseException:
@@ -102,15 +103,15 @@ class Git:
     def _stated(self) -> tuple[str, ...]:
         stated = list(self._observer.stated)
         if self._observer.borrows:
-            stated.append(".git/objects/info/alternates: objects that are borrowed from there are not kept")
+            stated.append(".git/objects/info/alternates: objects borrowed from there are not saved")
         if self._observer.stores and not needs.program():
             stated.append(
-                "git is not installed: commits are not counted, and pruned objects come back all at once"
+                "git is not installed: commits are not counted, and all pruned objects come back together"
             )
         return tuple(stated)
 
     def _mirror(self, prefix: bytes) -> Mirror:
-        """The objects of a repository, or of a submodule's below it."""
+        """Return the mirror of a repository's objects, or of a submodule's below it."""
         mirror = self._mirrors.get(prefix)
         objects = self._observer.place.path(prefix + b"objects")
         if mirror is None or os.fsencode(mirror.objects) != objects:
@@ -121,16 +122,16 @@ class Git:
         return mirror
 
     def _losses(self, prefix: bytes) -> tuple[bytes, int]:
-        """Keep the objects of a repository; which of those that are kept it has not any more."""
+        """Save the objects of a repository. Return those that it has lost, and how many."""
         if (generation := self._generation()) != self._mirrored:
-            # Some may have been dropped since, by another process.
+            # Another process may have dropped some since.
             self._mirrors, self._mirrored = {}, generation
         mirror = self._mirror(prefix)
         names = mirror.keep_new()
         return names, len(names) // HASH_BYTES[mirror.hash_name()] if names else 0
 
     def settled(self, mark: Mark) -> None:
-        """Nothing depends on it."""
+        """Do nothing: nothing depends on it."""
 
     def seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
         return {target: self._observer.version(entry.name_of(target)) for target in targets}
@@ -144,7 +145,7 @@ class Git:
         return self._observer.changed_at(entry.name_of(target))
 
     def audit(self) -> list[Finding]:
-        """Read every file again, whatever its times say; and see that the objects of every ref are there."""
+        """Read every file again, whatever its times say, and report what differs."""
         with self._kept_or_forgotten():
             self._observer.look()
             before = dict(self._observer.targets)
@@ -162,7 +163,7 @@ class Git:
         self._observer.remember()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
     # The past
 
@@ -177,8 +178,8 @@ class Git:
             key=lambda change: change.target,
         )
 
-    def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
-        """Every blob that these marks need; the latest comes first, and must be whole."""
+    def blobs(self, marks: Iterable[Mark], gone: AbstractSet[bytes] = frozenset()) -> set[bytes]:
+        """Return every blob that these marks need; the latest comes first, and must be complete."""
         live: set[bytes] = set()
         for number, mark in enumerate(marks):
             with suppress(*(ContentGone,) if number else ()):
@@ -186,17 +187,17 @@ class Git:
                 live.update([stored.name, *stored.parts])
                 for _, version in stored.targets(self._blobs.get):
                     for content, size in entry.contents_of(version):
-                        if content[:32] not in live:
+                        if content not in gone and content[:32] not in live:
                             live.update(self._contents.blobs(content, size))
-        self._let_go()
+        self._drop_lost()
         return live
 
-    def _let_go(self) -> None:
-        """Objects that the repository has not had for as long as content is kept."""
+    def _drop_lost(self) -> None:
+        """Drop saved objects that the repository has lacked for as long as content is kept."""
         if self._keep_days:
             before_ns = time.time_ns() - self._keep_days * DAY_NS
             for prefix in self._observer.stores:
-                self._mirror(prefix).let_go(before_ns)
+                self._mirror(prefix).drop_lost(before_ns)
 
     def text(self, version: Version) -> bytes | None:
         found = entry.content_of(version)
@@ -205,13 +206,13 @@ class Git:
         try:
             return self._contents.read(*found)
         except CorruptionError:
-            # Pruned or damaged: there is nothing to show. `verify --deep` tells which.
+            # Pruned or damaged: there is nothing to show. `verify --deep` reports which.
             return None
 
     # Another machine
 
     def bring(self, mark: Mark) -> Sequence[Swapped]:
-        """Make the repository of a mark here, where there is none. Its objects come from the shared store."""
+        """Create the repository of a mark here, where there is none. Its objects come from the shared store."""
         if self._shelf:
             fetch_all(self._state.parent, self._shelf, self._progress)
             self._mirrors.clear()
@@ -228,7 +229,7 @@ class Git:
         return words.tell(change, self._apart, back=back)
 
     def _apart(self, change: Change, one: str, other: str) -> tuple[int, int] | None:
-        """Asked of git once for each pair, and not for thousands of refs."""
+        """Return how far two commits are apart. Git is asked once for each pair, and not for thousands of refs."""
         if (one, other) not in self._counted and len(self._counted) < COUNTED_MAX:
             prefix = owner(entry.prefix_of(change.after or change.before))
             self._counted[one, other] = self._needs(prefix).apart(one, other)
@@ -242,20 +243,19 @@ class Git:
 
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
         if self._is_another(swaps):
-            why = "`.git` leads to another repository now, to which nothing is written"
+            why = "`.git` now leads to another repository, which is not written to"
             return {swap.target: (Do.CONFLICT, why) for swap in swaps}
         found: dict[Target, tuple[Do, str]] = {}
         for swap in swaps:
             if swap.goal and not all(self._blobs.has(c[:32]) for c, _ in entry.contents_of(swap.goal)):
-                why = "its content is no longer kept: pruned by the limits in takeback.toml, or lost"
-                found[swap.target] = (Do.CONFLICT, why)
+                found[swap.target] = (Do.CONFLICT, PRUNED)
             elif self._stays_with(swap, kept):
-                found[swap.target] = (Do.KEEP, "it goes with a branch that stays")
+                found[swap.target] = (Do.KEEP, "it belongs to a branch that stays")
         found |= lost_objects.foresee([swap for swap in swaps if swap.target not in found], self._contents)
         return found | pushes.foresee(swaps, self._observer, self._contents)
 
     def _is_another(self, swaps: Sequence[Swap]) -> bool:
-        """Whether `.git` led to another folder then: what is there now is not what the changes are about."""
+        """Return True if `.git` led to another folder at the time: the changes are not about what is there now."""
         where = self._observer.place
         for swap in swaps:
             if entry.name_of(swap.target) == place.LINK and swap.present != swap.goal:
@@ -264,7 +264,7 @@ class Git:
         return False
 
     def _stays_with(self, swap: Swap, kept: Collection[Target]) -> bool:
-        """A log goes with its ref, and what is staged goes with the branches."""
+        """Return True if it must stay: a log goes with its ref, and what is staged goes with the branches."""
         version, name = swap.goal or swap.present, entry.name_of(swap.target)
         if entry.kind_of(version) == entry.LOG:
             prefix = entry.prefix_of(version)
@@ -302,7 +302,7 @@ class Git:
         self._bring_back(list(works.values()))
         restorer = GitRestorer(self._observer.reader, self._contents, again=again)
         restorer.run([w for w in works.values() if w.did is None and w.kind != entry.OBJECTS])
-        # Of what was removed before a kill, empty folders may be left.
+        # What was removed before a kill may have left empty folders.
         restorer.tidy(removed)
         locks.clear(self._observer.place.folder)
         self._remove_repositories([*works.values(), *removed])
@@ -313,7 +313,7 @@ class Git:
         return now.alike(goal) or lost_objects.is_at(self._contents, now, goal)
 
     def _fill(self, works: Iterable[TargetRestore]) -> None:
-        """Bring lost objects back, also those to which nothing leads."""
+        """Bring lost objects back, including unreachable ones."""
         for work in works:
             if work.kind == entry.OBJECTS and work.goal:
                 prefix = work.name[: -len(b"objects")]
@@ -322,20 +322,23 @@ class Git:
                 )
 
     def _lock_paths(self, name: bytes) -> list[bytes]:
-        """The files whose locks a target may need."""
+        """Return the files whose locks a target may need."""
         path = self._observer.place.path
         folder, _, _ = name.rpartition(b"/")
         beside = [os.path.join(folder, b"index"), re.sub(rb"(^|/)logs/", rb"\1", name, count=1)]
         return [path(some) for some in (name, *beside)]
 
     def _packed(self, swaps: Sequence[Swap]) -> list[bytes]:
-        """The packed refs that these may be in, told from themselves: after a kill, nothing else may be known yet."""
+        """Return the packed-refs files that may contain these, judged by the swaps alone.
+
+        After a kill, nothing else may be known yet.
+        """
         versions = [version for swap in swaps for version in (swap.present, swap.goal) if version]
         prefixes = {entry.prefix_of(v) for v in versions if entry.kind_of(v) in (entry.REF, entry.LOG)}
         return [self._observer.place.path(prefix + b"packed-refs") for prefix in prefixes]
 
     def _bring_back(self, works: Sequence[TargetRestore]) -> None:
-        """Objects first: a ref never points to what is not there."""
+        """Bring back objects first: a ref never points to something missing."""
         wanted: dict[bytes, dict[str, list[TargetRestore]]] = {}
         for work in works:
             prefix, names = objects_of(work.name, work.goal, self._observer.place, self._contents)
@@ -343,7 +346,7 @@ class Git:
                 wanted.setdefault(prefix, {}).setdefault(name, []).append(work)
         for prefix, users in wanted.items():
             finder = self._needs(prefix)
-            why = "objects that it needs are neither in the repository nor kept"
+            why = "objects that it needs are neither in the repository nor saved"
             present = named_by(self._observer.targets.values(), prefix)
             required = [name for name, some in users.items() if any(_must_be_whole(work) for work in some)]
             try:
@@ -356,7 +359,7 @@ class Git:
                         work.did, work.why = Did.FAILED, why
 
     def _remove_repositories(self, works: Iterable[TargetRestore]) -> None:
-        """Where a repository itself was taken back, its objects go too; they are kept, for a redo."""
+        """Remove the objects of repositories that were themselves taken back. They stay saved, for a redo."""
         for work in works:
             if work.did is Did.REMOVED and work.is_head:
                 prefix = work.name[: -len(b"HEAD")]
@@ -375,18 +378,18 @@ class Git:
                 remove_above(self._observer.place, prefix.rstrip(b"/"))
 
     def _verified(self, works: Mapping[Target, TargetRestore]) -> dict[Target, Swapped]:
-        """Look at the repository again, and compare it with what was promised."""
+        """Look at the repository again, and compare it with the goal."""
         now = self.read(works)
         results = {}
         for target, work in works.items():
             did, why = work.did or Did.FAILED, work.why
             if work.kind == entry.OBJECTS and not work.goal:
-                # They went with their repository, if that did.
+                # They went with their repository, if that was removed.
                 did, why = (Did.KEPT, lost_objects.STAY) if now[target] else (Did.REMOVED, "")
             promised = did in (Did.RESTORED, Did.REMOVED)
             verified = self._is_at(now[target], work.goal) if promised else did is not Did.FAILED
             if promised and not verified:
-                why = "it is not as it was promised: something else wrote at the same time"
+                why = "it is not as it should be: something else wrote at the same time"
             results[target] = Swapped(
                 target, did, now[target], verified, why or left(work, self._contents, self._root)
             )
@@ -394,7 +397,7 @@ class Git:
 
 
 def _must_be_whole(work: TargetRestore) -> bool:
-    """What git could not do without: a log may name what was pruned long ago."""
+    """Return True if git cannot do without it. A log may name objects that were pruned long ago."""
     return work.kind in (entry.REF, entry.STASH, entry.INDEX)
 
 

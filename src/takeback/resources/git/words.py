@@ -1,4 +1,4 @@
-"""Changes of a repository as a person would say them."""
+"""Descriptions of changes of a repository, for people."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from takeback.resources.git import entry
 from takeback.resources.git.format import refs
 
 Apart = Callable[[Change, str, str], tuple[int, int] | None]
-"""How many commits each of two has that the other does not, in the repository of a change; None if nobody knows."""
+"""Returns how many commits each of two has that the other lacks, in the repository of a change; None if unknown."""
 
 MINOR = (
     r"(^|/)(logs/.*|ORIG_HEAD|FETCH_HEAD|AUTO_MERGE|COMMIT_EDITMSG|MERGE_MSG|MERGE_MODE|MERGE_AUTOSTASH|SQUASH_MSG"
     r"|TAG_EDITMSG|MERGE_RR|rr-cache/.*|REBASE_HEAD|BISECT_(?!START$).*|gc\.log|info/refs|sharedindex\..*"
     r"|worktrees/[^/]+/(?!gitdir$).*|modules/.*/(config|description|info/.*|hooks/.*))$"
 )
-"""What is put back without a word: it follows from what is said."""
+"""Targets that are put back without mention: they follow from others."""
 
 _OPERATIONS = {
     "MERGE_HEAD": "merge",
@@ -34,7 +34,7 @@ _PLACE = re.compile(
 
 
 def tell(change: Change, apart: Apart, *, back: bool) -> str:
-    """`branch feature back at 3fa9c1e, 2 commits dropped`."""
+    """Return a text like `branch feature back at 3fa9c1e, 2 commits dropped`."""
     name, where = change.target.name, ""
     if entry.kind_of(change.after or change.before) == entry.LOG:
         return f"reflog of {name.replace('logs/', '', 1)}"
@@ -105,7 +105,7 @@ def _stash(before: Version, after: Version, *, back: bool) -> str:
 
 
 def _objects(before: Version, after: Version, *, back: bool) -> str:
-    """How many went or came; all of them go or come with the repository."""
+    """Return how many objects went or came; all of them go or come with the repository."""
     is_store = [entry.kind_of(version) == entry.OBJECTS for version in (before, after)]
     if not all(is_store):
         return f"objects {'back' if back and is_store[1] else 'added' if is_store[1] else 'removed'}"
@@ -116,10 +116,10 @@ def _objects(before: Version, after: Version, *, back: bool) -> str:
 
 def _operation(word: str, before: Version, after: Version, *, back: bool) -> str:
     if not after:
-        return f"{word} in progress no more"
+        return f"{word} no longer in progress"
     if not before:
         return f"{word} in progress again" if back else f"{word} in progress"
-    return f"{word} back where it was" if back else f"{word} in progress went on"
+    return f"{word} back where it was" if back else f"{word} in progress continued"
 
 
 def _changed(what: str, before: Version, after: Version, *, back: str) -> str:
@@ -144,7 +144,7 @@ def _at(value: str) -> str:
 
 
 def short(ref: str) -> str:
-    """A ref's name as people say it."""
+    """Return a ref's name as people say it."""
     for prefix in ("refs/heads/", "refs/tags/", "refs/remotes/"):
         ref = ref.removeprefix(prefix)
     return ref

@@ -1,4 +1,4 @@
-"""Putting change capture into a database, and taking it out again."""
+"""Installing change capture in a database, and removing it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT_SCHEMA = "public"
 
 
 class Guarded(msgspec.Struct, frozen=True):
-    """What of a database is under guard."""
+    """What is guarded in a database."""
 
     id: str
     schemas: tuple[str, ...]
@@ -31,14 +31,14 @@ class Guarded(msgspec.Struct, frozen=True):
     left_out: tuple[tuple[str, str], ...]
     """Tables that cannot be guarded, and why."""
     sees_ddl: bool
-    """Whether DROP, ALTER and CREATE of tables are seen: that needs a superuser."""
+    """Whether DROP, ALTER and CREATE of tables are captured: that needs a superuser."""
     lines: int = 0
-    """How many rows are kept aside."""
+    """The number of rows set aside."""
     bytes: int = 0
 
 
 def install(dsn: str, schemas: Sequence[str]) -> Guarded:
-    """Guard these schemas, too. What is guarded already stays so, with the tables that have come since."""
+    """Guard these schemas as well. Schemas that are already guarded stay so, including tables created since."""
     with translated(dsn, "nothing was changed there"), connection.connect(dsn) as db:
         run(db, f"SET LOCAL lock_timeout = {LOCK_MS}")
         found = find(db)
@@ -54,13 +54,13 @@ def install(dsn: str, schemas: Sequence[str]) -> Guarded:
 
 
 def status(dsn: str) -> Guarded | None:
-    """What is under guard; nothing where there is no guard."""
+    """Return what is guarded; None if there is no guard."""
     with translated(dsn, "nothing was changed there"), connection.connect(dsn) as db:
         return _state(db) if find(db) else None
 
 
 def remove(dsn: str) -> bool:
-    """Take the guard out, with all that it kept; gives whether there was one."""
+    """Remove the guard and all that it captured. Return True if there was one."""
     with translated(dsn, "nothing was changed there"), connection.connect(dsn) as db:
         run(db, f"SET LOCAL lock_timeout = {LOCK_MS}")
         found = find(db)
@@ -79,7 +79,7 @@ def remove(dsn: str) -> bool:
 
 
 def prune(dsn: str, days: int) -> int:
-    """Let go of rows that were set aside longer ago; gives how many. That they were there stays known."""
+    """Delete rows that were set aside longer ago. Return how many. The fact that they existed stays recorded."""
     with translated(dsn, "nothing was changed there"), connection.connect(dsn) as db:
         return run(
             db,
@@ -99,11 +99,11 @@ class GuardState(msgspec.Struct, frozen=True):
 
 
 def find(db: psycopg.Connection[connection.Row]) -> GuardState | None:
-    """The guard of the database that this connection is for."""
+    """Return the guard of the connected database."""
     if one(db, "SELECT to_regclass('takeback.guard')") is None:
         if one(db, "SELECT to_regnamespace('takeback')") is not None:
             raise RefusedError(
-                "there is a schema `takeback` in that database that is not ours; nothing was changed there"
+                "that database has a schema `takeback` that Takeback did not create; nothing was changed there"
             )
         return None
     id, version, schemas, sees_ddl = rows(
@@ -112,7 +112,7 @@ def find(db: psycopg.Connection[connection.Row]) -> GuardState | None:
     if version > VERSION:
         raise FormatTooNew(
             "that database is guarded by a newer Takeback; nothing was changed there",
-            hint="install a newer Takeback here",
+            hint="upgrade Takeback",
         )
     return GuardState(id, tuple(schemas), sees_ddl)
 
@@ -120,13 +120,15 @@ def find(db: psycopg.Connection[connection.Row]) -> GuardState | None:
 def _require_schemas(db: psycopg.Connection[connection.Row], schemas: Sequence[str]) -> None:
     for name in schemas:
         if name.startswith("pg_") or name in ("information_schema", "takeback"):
-            raise UsageError(f"the schema {name} belongs to the server, or to us, and is not guarded")
+            raise UsageError(
+                f"the schema {name} belongs to the server or to Takeback; nothing was changed there"
+            )
         if one(db, "SELECT to_regnamespace(quote_ident(%s))", [name]) is None:
             raise UsageError(f"there is no schema {name} in that database; nothing was changed there")
 
 
 def _require_rights(db: psycopg.Connection[connection.Row]) -> None:
-    """Without this right nothing could be taken back later, so it is asked for before anything is captured."""
+    """Raise an error if the role lacks the right without which nothing could be taken back later."""
     run(db, "SAVEPOINT rights")
     run(db, "SET LOCAL session_replication_role = replica")
     run(db, "ROLLBACK TO SAVEPOINT rights")
@@ -166,7 +168,9 @@ def _state(db: psycopg.Connection[connection.Row]) -> Guarded:
         found.id,
         found.schemas,
         tuple(name for name, _, watched in tables if watched),
-        tuple((name, why or "it came after the guard") for name, why, watched in tables if not watched),
+        tuple(
+            (name, why or "it was created after the guard") for name, why, watched in tables if not watched
+        ),
         found.sees_ddl,
         lines,
         size,

@@ -1,4 +1,4 @@
-"""Which databases a workspace guards. Addresses may hold passwords: they are in a private file, and never told."""
+"""The databases that a workspace guards. Addresses may contain passwords, so the file is private and never shown."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FILE = "postgres.json"
 
 
 class GuardedDatabase(msgspec.Struct, frozen=True):
-    """A guarded database: the id of its guard, what it is called here, and where it is."""
+    """A guarded database: the id of its guard, its name in this workspace, and its address."""
 
     guard: str
     name: str
     dsn: str
 
     def __repr__(self) -> str:
-        return f"<Place {self.name}>"
+        return f"<GuardedDatabase {self.name}>"
 
 
 class GuardedDatabases:
@@ -43,11 +43,11 @@ class GuardedDatabases:
         except msgspec.DecodeError as error:
             raise BackendError(
                 f"{self._path} is damaged; nothing was done",
-                hint="remove it, and guard each database again: what was captured is in the database",
+                hint="remove it, and guard each database again: the captured rows are in the database itself",
             ) from error
 
     def living(self) -> list[GuardedDatabase]:
-        """Those whose guard was not removed."""
+        """Return the databases whose guard was not removed."""
         return [place for place in self.all() if place.dsn]
 
     def find(self, guard: str) -> GuardedDatabase | None:
@@ -57,7 +57,7 @@ class GuardedDatabases:
         return next((place for place in self.all() if place.name == name), None)
 
     def add(self, guard: str, dsn: str) -> GuardedDatabase:
-        """Remember a database, or its new address."""
+        """Record a database, or its new address."""
         others = [place for place in self.all() if place.guard != guard]
         known = self.find(guard)
         place = GuardedDatabase(guard, known.name if known else _free_name(dsn, others), dsn)
@@ -65,7 +65,7 @@ class GuardedDatabases:
         return place
 
     def remove(self, guard: str) -> None:
-        """Forget the address. The name stays taken: what the log calls so was there, and nowhere else."""
+        """Forget the address. The name stays taken, because the log uses it for this database."""
         self._write([GuardedDatabase(p.guard, p.name, "" if p.guard == guard else p.dsn) for p in self.all()])
 
     def _write(self, places: list[GuardedDatabase]) -> None:
@@ -79,7 +79,7 @@ class GuardedDatabases:
 
 
 def _free_name(dsn: str, others: list[GuardedDatabase]) -> str:
-    """The name of the database; with its host, or a number, where another one is called so."""
+    """Return the name of the database; with its host or a number if the name is taken."""
     name, host = called(dsn)
     taken = {place.name for place in others}
     for wanted in (name, f"{name}@{os.path.basename(host)}"):

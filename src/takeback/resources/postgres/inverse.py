@@ -1,9 +1,9 @@
-"""The inverse of what actions did to rows, carried out inside the server.
+"""The inverse of what actions did to rows, executed inside the server.
 
-For each row that the selected statements touched, what stood there first and what stood there last is taken
-from the capture. Where the last stands there now, the first is put back. All in one transaction, with tables
-locked against other writers, with the triggers of the tables and the cascades of their keys kept still; that every
-reference still holds is then looked up, and a row whose return would break one is a conflict.
+For each row that the selected statements touched, the capture says what was there first and what was there last. If
+the last is still there, the first is put back. All in one transaction, with the tables locked against other
+writers, and with the tables' triggers and the cascades of their foreign keys disabled. Then every reference is
+checked; a row whose return would break one is a conflict.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     Link = psycopg.Connection[tuple[Any, ...]]
 
 SETTINGS = (
-    # What tables check and compute may name things as their owners do; for ourselves the server's own come first.
+    # Checks and computed columns may use names as their owners do; for our own statements the server's names come
+    # first.
     """SELECT set_config('search_path',
         concat_ws(', ', 'pg_catalog', nullif(current_setting('search_path'), ''), 'pg_temp'), true)""",
-    # Rows that a policy hides are an error, and not passed over.
+    # A row hidden by a policy raises an error and is not skipped.
     "SET LOCAL row_security = off",
     "SET LOCAL datestyle = 'ISO, YMD'",
     "SET LOCAL intervalstyle = postgres",
@@ -37,7 +38,7 @@ SETTINGS = (
     "SET LOCAL xmloption = content",
     "SET LOCAL statement_timeout = 0",
     "SET LOCAL work_mem = '64MB'",
-    # Neither triggers of the tables nor cascades run while rows are put back; our capture does.
+    # Neither the tables' triggers nor cascades run while rows are put back; our capture does.
     "SET LOCAL session_replication_role = replica",
 )
 NAMED = 3
@@ -51,15 +52,15 @@ class PostgresTable(msgspec.Struct, frozen=True):
     called: str
     keys: tuple[str, ...]
     columns: tuple[str, ...]
-    """Those that can be written: not the generated ones."""
+    """The columns that can be written: not the generated ones."""
     written: str
-    """The expression that gives a row `t` as it is captured."""
+    """The expression that renders a row `t` as it is captured."""
     plain_insert: bool
-    """Whether a constraint on places can be deferred, so that a taken one is an error and not passed over."""
+    """Whether a unique constraint can be deferred, so that a duplicate must raise an error and is not skipped."""
     work: str
-    """The temporary table that says of each row what was, what is and what to do."""
+    """The temporary table that records for each row what was, what is and what to do."""
     statements: list[int]
-    """The captured statements that were about it."""
+    """The captured statements about this table."""
 
     @property
     def now(self) -> str:
@@ -67,12 +68,12 @@ class PostgresTable(msgspec.Struct, frozen=True):
         return f"CASE WHEN t.{self.keys[0]} IS NOT NULL THEN {self.written} END"
 
     def on(self, a: str, b: str) -> str:
-        """That two rows have the same key. The work table has it in columns of its own."""
+        """Return the condition that two rows have the same key. The work table keeps the key in its own columns."""
         return " AND ".join(f"{a}.{key} = {b}.k{n}" for n, key in enumerate(self.keys))
 
 
 class ForeignKey(NamedTuple):
-    """A foreign key: rows of `child` name rows of `parent`. `called` is the other one of the two."""
+    """A foreign key: rows of `child` refer to rows of `parent`. `called` is the name of the other table."""
 
     child: str
     parent: str
@@ -83,7 +84,7 @@ class ForeignKey(NamedTuple):
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """A row that cannot be taken back, and why."""
+    """A row that cannot be taken back, and the reason."""
 
     action: str
     table: str
@@ -92,14 +93,14 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 class InverseResult(msgspec.Struct):
-    """What came of an inverse."""
+    """The result of an inverse."""
 
     troubles: list[Trouble] = []
     applied: int = 0
     touched: set[str] = set()
     """The actions of which something was taken back."""
     counts: dict[str, dict[str, list[int]]] = {}
-    """For each action and table, how many rows of it were taken back: added ones, changed ones, removed ones."""
+    """For each action and table, how many of its rows were taken back: added, changed, removed."""
 
     def add(self, other: InverseResult) -> None:
         self.troubles += other.troubles
@@ -135,7 +136,7 @@ class Inverse:
         return self.found
 
     def _settle(self, choice: OnConflict) -> None:
-        """Write, look what does not hold, keep that as it is, and so on until all holds."""
+        """Write, look for rows that are wrong, keep those as they are, and repeat until nothing is wrong."""
         run(self._link, "SAVEPOINT written")
         while True:
             self._write()
@@ -164,7 +165,7 @@ class Inverse:
         for table in self.tables:
             run(self._link, inverse_queries.insert(table))
 
-    # What stands in the way
+    # What prevents it
 
     def _conflicts(self, table: PostgresTable) -> list[Trouble]:
         found = rows(
@@ -178,7 +179,7 @@ class Inverse:
         ]
 
     def _who(self, table: PostgresTable, now: str | None, was: str | None, *, shown: bool) -> str:
-        """Who made a row what it is now, or took it away, as far as anybody wrote it down."""
+        """Return who last changed or removed a row, as far as it was recorded."""
         other = shown and one(
             self._link,
             "SELECT s.action FROM takeback.statement s JOIN takeback.line l ON l.statement = s.id "
@@ -190,9 +191,9 @@ class Inverse:
         return f"removed by {who} since" if now is None else f"changed by {who} since"
 
     def _broken(self, table: PostgresTable) -> Iterator[tuple[int, str]]:
-        """Rows that are not as they should be, or whose references do not hold."""
+        """Yield rows that are not as they should be, or whose references are broken."""
         for (n,) in rows(self._link, inverse_queries.missing(table)):
-            yield n, "another row has its place, by a unique value"
+            yield n, "another row has the same unique value"
         yield from triggers.doubled(self._link, table)
         for fk in rows(self._link, REFERENCES, [table.oid, table.oid]):
             yield from self._dangling(table, ForeignKey(*fk))
@@ -208,7 +209,7 @@ class Inverse:
         elif is_child:
             here = f"{table.work} w JOIN {child} c ON {table.on('c', 'w')}"
             for (n,) in rows(self._link, f"SELECT w.n FROM {here} WHERE w.state = 'apply' AND {lost}"):
-                yield n, f"it refers to a row of {called} that is not there"
+                yield n, f"it refers to a row of {called} that does not exist"
         else:
             values = ", ".join(f"(w.r).{b} AS f{i}" for i, b in enumerate(theirs))
             refers = " AND ".join(f"c.{a} = o.f{i}" for i, a in enumerate(mine))
@@ -233,7 +234,7 @@ class Inverse:
 
 
 def look_up(link: Link, oid: int, statements: list[int]) -> PostgresTable:
-    """A table as it is now."""
+    """Return a table as it is now."""
     quoted, called, written, plain = rows(
         link,
         "SELECT takeback.quoted(c.oid), nspname || '.' || relname, takeback.written(c.oid, 't'), "

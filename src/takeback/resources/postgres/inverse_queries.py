@@ -1,4 +1,4 @@
-"""The queries of an inverse: what each row was and is, and how the one becomes the other."""
+"""The queries of an inverse: what each row was and is, and how one becomes the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def key(table: PostgresTable, alias: str) -> str:
-    """A key as a person would write it."""
+    """Return the expression for a key as a person would write it."""
     if not table.keys:
         return f"left({alias}.data, 60)"
     return f"concat_ws(', ', {', '.join(f'{alias}.k{n}' for n in range(len(table.keys)))})"
@@ -20,16 +20,16 @@ def gather(table: PostgresTable) -> str:
 
 
 def _ids(table: PostgresTable) -> str:
-    """Not as a parameter: a name with a percent sign in it would be taken for one."""
+    """Return the ids as a literal. Not as a parameter: a name with a percent sign would then be taken for one."""
     return "'{" + ", ".join(map(str, table.statements)) + "}'::bigint[]"
 
 
 def _gather_keyed(table: PostgresTable) -> str:
-    """What was there first and last of each row.
+    """Return the query for the first and last state of each row.
 
-    Within a transaction nobody else can write the row, so what is taken away and not added, and the other way round,
-    is its step, in whatever order triggers and statements wrote it down. What came to nothing is no step.
-    The steps of several are a chain.
+    Within a transaction no other can write the row, so its step is what was removed and not added, and the other
+    way round, in whatever order triggers and statements recorded it. Changes that cancel each other are not a step.
+    The steps of several transactions form a chain.
     """
     own = [f"k{n}" for n in range(len(table.keys))]
     keys = ", ".join(own)
@@ -80,7 +80,10 @@ def _gather_keyed(table: PostgresTable) -> str:
 
 
 def _gather_whole(table: PostgresTable) -> str:
-    """Without a key a row is known by all of it, and equal rows only by their number."""
+    """Return the same for a table without a key.
+
+    A row is identified by all its values, and equal rows only by their number.
+    """
     return f"""
         CREATE TEMP TABLE {table.work.removeprefix("pg_temp.")} ON COMMIT DROP AS
         WITH net AS (
@@ -101,7 +104,7 @@ def _gather_whole(table: PostgresTable) -> str:
 
 
 def count(table: PostgresTable) -> str:
-    """How many rows of each action are taken back: those that it added, changed and removed."""
+    """Return the query for how many rows of each action are taken back: those it added, changed and removed."""
     if table.keys:
         kinds = (
             "before IS NULL",
@@ -144,7 +147,7 @@ def insert(table: PostgresTable) -> str:
 
 
 def missing(table: PostgresTable) -> str:
-    """Rows that are not what they were to become: this is the verification, too."""
+    """Return the query for rows that are not what they should have become. This is also the verification."""
     if table.keys:
         return (
             f"SELECT w.n FROM {table.work} w LEFT JOIN {table.quoted} t ON {table.on('t', 'w')} "

@@ -1,4 +1,4 @@
-"""The database that psql is about to write to: whether it is one under guard, so that its rows come back."""
+"""The database that a psql command is about to write to: if it is guarded, its rows can be taken back."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _FLAGS = set("tAqxXwW1abeEnsSz0")
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What is known of the database, in the name of a person."""
+    """What is known about the database that a command writes to."""
 
     name: str = ""
-    """The guarded database; empty where it is another one, or unknown."""
+    """The guarded database; empty if it is another one, or unknown."""
     whole: bool = False
-    """Whether each of its tables is under guard."""
+    """Whether all of its tables are guarded."""
     sure: bool = True
-    """False where nobody could tell which database is meant, or what is done to it."""
+    """False if it is unknown which database is meant, or what is done to it."""
 
 
 def look(words: Sequence[str], places: GuardedDatabases, is_of_rows: Callable[[str], bool]) -> Look | None:
-    """What psql, called with these words, would write to; None for another program, or where nothing is guarded.
+    """Return what psql, called with these words, would write to; None for another program, or if nothing is guarded.
 
-    `is_of_rows` says whether all that some SQL changes are rows.
+    `is_of_rows` returns True if all that some SQL changes are rows.
     """
     if not words or os.path.basename(words[0]) != PROGRAM or not places.living():
         return None
@@ -46,7 +46,7 @@ def look(words: Sequence[str], places: GuardedDatabases, is_of_rows: Callable[[s
     if given is None or not given["command"] or not all(map(is_of_rows, given.pop("command"))):
         return Look(sure=False)
     try:
-        # As psql finds it: what the words do not say is in the environment, and the library looks there.
+        # As psql finds it: what the command does not say is in the environment, where the library looks.
         dsn = postgres_address.driver().conninfo.make_conninfo(*given.pop("dbname")[:1], **_last(given))
         with connection.translated(dsn, "nothing was done"), connection.connect(dsn) as db:
             found = guard.find(db)
@@ -70,7 +70,7 @@ def _last(given: dict[str, list[str]]) -> dict[str, str]:
 
 
 def _read(words: Sequence[str]) -> dict[str, list[str]] | None:
-    """The options and operands of psql, by what they mean; None where one is not known."""
+    """Return the options and operands of psql, by meaning; None if one is unknown."""
     found: dict[str, list[str]] = {name: [] for name in (*_NAMED.values(),)}
     operands: list[str] = []
     rest = iter(words)

@@ -1,4 +1,6 @@
-"""Rows of guarded PostgreSQL databases. The server itself knows what an action did; the journal only that it did.
+"""Rows of guarded PostgreSQL databases.
+
+The server records what an action did; the journal only records that it did something.
 
 A target is what one action did in one database: `shop:a5`. It goes from absent to `tx:a5`, and back.
 """
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from takeback.resources.postgres.inverse import Link
 
 RESOURCE = "postgres"
-GONE = "what was captured of it is gone: its guard was removed"
+GONE = "the captured rows are gone: the guard was removed from the database"
 
 _FACTS = """
     SELECT action, schema || '.' || name, op, undone_by IS NULL, sum(lines)::bigint, detail ->> 'did'
@@ -38,21 +40,21 @@ _OTHERS = """
 
 
 class GuardGone(BackendError):
-    """The guard that captured it is not there any more."""
+    """The guard that captured the rows no longer exists."""
 
 
 class Postgres:
-    """What actions did in databases under guard."""
+    """What actions did in guarded databases."""
 
     name = RESOURCE
     traits = Traits()
 
     def __init__(self, places: GuardedDatabases, token: Callable[[str], str]) -> None:
-        """`token` gives the name by which the server knows an action."""
+        """`token` returns the name by which the server knows an action."""
         self._places = places
         self._token = token
         self._done: dict[Target, Mapping[str, Any]] = {}
-        """Where not all of an action was taken back: what was."""
+        """What was taken back of actions that were taken back only in part."""
 
     def made_by(self, action: str) -> Sequence[Change]:
         return [change for place in self._places.living() if (change := self._made_in(place, action))]
@@ -64,7 +66,7 @@ class Postgres:
         except GuardGone:
             return None  # so nothing was captured
         except TakebackError:
-            # Nothing is lost: the server keeps it. Whoever takes the action back will look there.
+            # Nothing is lost: the server keeps it, and an undo of the action will look there.
             return Change(target, ABSENT, _version(action, {"database": place.guard, "unknown": True}))
         return Change(target, ABSENT, stands[action]) if stands.get(action) else None
 
@@ -74,13 +76,13 @@ class Postgres:
             try:
                 standing = self._standing(place, [_action(target) for target in some])
             except GuardGone:
-                # foresee looks again, and can tell it
+                # `foresee` looks again, and can report it
                 standing = {action: _version(action, {}) for action in map(_action, some)}
             now |= {target: standing.get(_action(target), ABSENT) for target in some}
         return now
 
     def _standing(self, place: GuardedDatabase | None, actions: Sequence[str]) -> dict[str, Version]:
-        """What these actions did there, as far as it stands."""
+        """Return what these actions did there that has not been taken back."""
         with self._session(place) as db:
             found = rows(db, _FACTS, [[self._token(action) for action in actions]])
         facts: dict[str, dict[str, Any]] = {}
@@ -105,7 +107,7 @@ class Postgres:
         data = version.data or change.before.data or {}
         if back and change.target in self._done:
             data = {**data, **self._done[change.target]}
-        # A redo brings back what was done, so it is told as it was done.
+        # A redo brings back what was done, so it is described as it was done.
         return words.told(name, data, back=back and bool(change.before))
 
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
@@ -131,7 +133,7 @@ class Postgres:
         return (Do.MERGE if token in outcome.touched else Do.LEAVE), why
 
     def _note(self, swap: Swap, outcome: undo.UndoOutcome) -> None:
-        """Remember what was done where that is not all, to tell no more than that."""
+        """Remember what was taken back if that is not everything, so that no more is reported."""
         token = self._token(_action(swap.target))
         self._done.pop(swap.target, None)
         others = outcome.others.get(token, ())
@@ -155,11 +157,11 @@ class Postgres:
     def _after_loss(
         self, place: GuardedDatabase | None, swaps: Sequence[Swap], why: str, *, forth: bool
     ) -> list[Swapped]:
-        """The connection broke, perhaps when all was done: only the server can say."""
+        """Ask the server what happened: the connection broke, perhaps after everything was done."""
         try:
             standing = self._standing(place, [_action(swap.target) for swap in swaps])
         except TakebackError:
-            unknown = f"{why}, as far as is known: the server did not answer again"
+            unknown = f"{why}, as far as is known: the server has not answered since"
             return [_not_done(swap, Did.UNVERIFIABLE, unknown) for swap in swaps]
         there = [swap for swap in swaps if bool(standing.get(_action(swap.target))) is forth]
         return [
@@ -168,7 +170,7 @@ class Postgres:
         ]
 
     def _at_goal(self, place: GuardedDatabase | None, swaps: Sequence[Swap]) -> list[Swapped]:
-        """What an earlier attempt committed; also then, what it had to leave is said."""
+        """Return the results of an earlier attempt that committed, including what it had to leave."""
         tokens = {self._token(_action(swap.target)): swap for swap in swaps if not swap.goal}
         with self._session(place) as db:
             found = rows(db, _OTHERS, [list(tokens)]) if tokens else []
@@ -203,7 +205,7 @@ class Postgres:
                 whole = token not in outcome.others
                 done.append(Swapped(swap.target, did, swap.goal, verified=whole, why=why))
             else:
-                why = why or "another change of the same rollback met a conflict"
+                why = why or "another change in the same rollback has a conflict"
                 done.append(Swapped(swap.target, Did.CONFLICT, swap.present, verified=True, why=why))
         return done
 
@@ -218,7 +220,7 @@ class Postgres:
 
     @contextmanager
     def _session(self, place: GuardedDatabase | None) -> Iterator[Link]:
-        """A connection in nobody's name; what goes wrong leaves the database as it was."""
+        """Yield a connection that is not attributed to an action; after an error the database is as it was."""
         if place is None or not place.dsn:
             raise GuardGone(GONE)
         with connection.translated(place.dsn, "nothing was changed there"):
@@ -237,7 +239,7 @@ class Postgres:
             yield self._places.named(name), list(some)
 
     def _groups(self, swaps: Sequence[Swap]) -> Iterator[tuple[GuardedDatabase | None, bool, list[Swap]]]:
-        """Swaps of one database and one direction belong into one transaction."""
+        """Group swaps by database and direction: each group is one transaction."""
         by_target = {swap.target: swap for swap in swaps}
         for place, targets in self._by_place(by_target):
             for forth in (False, True):

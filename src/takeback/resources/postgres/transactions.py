@@ -1,4 +1,4 @@
-"""Databases of servers inside runs: a transaction in the name of an action."""
+"""Databases on servers inside runs: a transaction attributed to an action."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Servers:
         self._token = token
 
     def prepare(self, place: str) -> PreparedDatabase:
-        """Without a guard it is a transaction all the same; what it has committed cannot be taken back."""
+        """Prepare a database. Without a guard, what a transaction commits cannot be taken back."""
         with (
             postgres_connection.translated(place, "nothing was begun"),
             postgres_connection.connect(place) as db,
@@ -34,7 +34,7 @@ class Servers:
             found = guard.find(db)
             if found is None:
                 name = postgres_address.called(place)[0]
-                return PreparedDatabase(name, f"the database {name} is not under guard")
+                return PreparedDatabase(name, f"the database {name} is not guarded")
             known = self._places.find(found.id)
             if known is None:
                 self._require_reader(db, place)
@@ -44,9 +44,9 @@ class Servers:
     def _require_reader(self, db: Link, place: str) -> None:
         if not postgres_connection.one(db, "SELECT has_table_privilege('takeback.statement', 'UPDATE')"):
             raise UsageError(
-                f"{postgres_address.called(place)[0]} is guarded, but this workspace does not know how to "
-                "reach its guard; nothing was begun",
-                hint="`takeback guard ADDRESS` in this workspace, as the role that guards it",
+                f"{postgres_address.called(place)[0]} is guarded, but this role cannot access the guard's records; "
+                "nothing was begun",
+                hint="run `takeback guard ADDRESS` in this workspace, with the role that installed the guard",
             )
 
     def begin(self, place: str, action: str) -> ServerTransaction:
@@ -54,7 +54,7 @@ class Servers:
 
 
 class ServerTransaction:
-    """An open transaction of a server."""
+    """An open transaction on a server."""
 
     def __init__(self, db: Link, place: str) -> None:
         self._db = db
@@ -66,9 +66,9 @@ class ServerTransaction:
 
     def commit(self) -> None:
         try:
-            with postgres_connection.translated(self._place, "what of it lasted is recorded"):
+            with postgres_connection.translated(self._place, "what was committed is recorded"):
                 if self._db.info.transaction_status is postgres_address.driver().pq.TransactionStatus.INERROR:
-                    raise BackendError("a statement failed before, so nothing of the transaction lasts")
+                    raise BackendError("a statement failed earlier, so nothing of the transaction was kept")
                 self._db.commit()
         finally:
             self._db.close()

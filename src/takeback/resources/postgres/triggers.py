@@ -1,4 +1,7 @@
-"""Triggers that run even where others are still: an undo keeps them still, too."""
+"""Triggers that run even when others are disabled: an undo disables them too.
+
+Also the check for unique values that such a constraint defers.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _NOT_BUSY = "SELECT set_config('takeback.busy', '', true)"
 def still(db: Link, tables: Sequence[PostgresTable]) -> Iterator[None]:
     """Disable the triggers of these tables that are enabled ALWAYS or as REPLICA, and enable them again.
 
-    It is the same transaction as that of the undo: if it ends in between, they are as they were.
+    In the transaction of the undo: if it fails in between, they are as they were.
     """
     oids = [table.oid for table in tables]
     found = rows(db, _LOUD, [oids, oids])
@@ -48,7 +51,7 @@ _LOUD = """
 
 
 def doubled(link: Link, table: PostgresTable) -> Iterator[tuple[int, str]]:
-    """Rows put back that another row excludes: by a unique value, or by an operator of an exclusion constraint."""
+    """Yield rows put back that conflict with another row: by a unique value, or by an exclusion constraint."""
     for place, expressions, operators, excludes, nulls_match in rows(
         link, _DEFERRABLE, [table.oid, table.oid]
     ):
@@ -63,7 +66,7 @@ def doubled(link: Link, table: PostgresTable) -> Iterator[tuple[int, str]]:
             f"JOIN {table.work} w ON {_is_put_back(table)} "
             f"JOIN ({every}) b ON {' AND '.join(pairs)} AND (a.place, a.spot) <> (b.place, b.spot)",
         )
-        yield from ((n, "another row has its place, by a unique value") for (n,) in found)
+        yield from ((n, "another row has the same unique value") for (n,) in found)
 
 
 def _is_put_back(table: PostgresTable) -> str:

@@ -1,4 +1,4 @@
-"""Taking back, and bringing back, what actions did in one database: one transaction for all of them."""
+"""Undoing and redoing what actions did in one database, in one transaction for all of them."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ COMMITTED = crash_points.crash_point("postgres-committed")
 
 
 class UndoOutcome(msgspec.Struct, frozen=True):
-    """What came of it for each action: whether something is, or would be, taken back, and what stays."""
+    """The result for each action: whether something is, or would be, taken back, and what stays."""
 
     done: bool
     stays: Mapping[str, tuple[Trouble, ...]]
     touched: frozenset[str] = frozenset()
     others: Mapping[str, Sequence[str]] = {}
-    """What is neither table nor row, and is left as it is."""
+    """What is neither a table nor a row, and is left as it is."""
     counts: Mapping[str, Mapping[str, Sequence[int]]] = {}
-    """How many rows of each table are, or would be, taken back: added ones, changed ones, removed ones."""
+    """How many rows of each table are, or would be, taken back: added, changed, removed."""
 
 
 def take_back(db: Link, actions: Sequence[str], by: str, choice: OnConflict, *, trial: bool) -> UndoOutcome:
-    """Apply the inverse of what these actions did, in the name of `by`. A trial leaves nothing behind."""
+    """Apply the inverse of what these actions did, attributed to `by`. A trial leaves nothing behind."""
     statements = captured(db, actions)
     outcome = _invert(db, statements, actions, by, choice)
     if outcome.done:
@@ -56,7 +56,7 @@ def take_back(db: Link, actions: Sequence[str], by: str, choice: OnConflict, *, 
 
 
 def bring_back(db: Link, actions: Sequence[str], by: str, choice: OnConflict, *, trial: bool) -> UndoOutcome:
-    """Apply the inverse of what took these actions back."""
+    """Apply the inverse of the rollbacks that took these actions back."""
     undone = captured(db, actions, undone=True)
     rollbacks = sorted({s.undone_by for s in undone})
     together = rows(
@@ -104,7 +104,7 @@ def _invert(
     ) as error:
         if isinstance(error, pg.errors.InsufficientPrivilege):
             raise
-        # A rule that somebody has made since, or something that rests on a table or is missing, forbids it.
+        # A constraint created since, an object that depends on a table, or a missing one prevents it.
         named = {s.action for s in statements}
         trouble = Trouble("", "", "", postgres_address.first_line(error))
         return UndoOutcome(False, dict.fromkeys(named, (trouble,)))
@@ -137,7 +137,10 @@ def _carry_out(db: Link, tables: Tables, actions: Sequence[str], by: str, choice
 def _take_rows(
     db: Link, statements: Sequence[Captured], actions: Sequence[str], choice: OnConflict, found: InverseResult
 ) -> None:
-    """The inverse of what these did to rows. A table that does not fit is left alone if that was chosen."""
+    """Apply the inverse of what these statements did to rows.
+
+    With `keep`, a table that does not fit is left alone.
+    """
     tables, troubles = _resolve(db, statements)
     found.troubles += troubles
     if troubles and choice is not OnConflict.KEEP:
@@ -148,7 +151,7 @@ def _take_rows(
 
 
 def _resolve(db: Link, statements: Sequence[Captured]) -> tuple[list[PostgresTable], list[Trouble]]:
-    """The present tables that captured rows belong to."""
+    """Return the present tables to which captured rows belong."""
     groups: dict[int, list[int]] = {}
     troubles = []
     known: dict[tuple[int, str, str, str], int | None] = {}
@@ -167,7 +170,7 @@ def _resolve(db: Link, statements: Sequence[Captured]) -> tuple[list[PostgresTab
 
 
 def _lock(db: Link, tables: Sequence[PostgresTable]) -> None:
-    """Nobody else writes to these tables, or to what refers to them or they refer to, until this is over."""
+    """Lock these tables, and those connected by foreign keys, against writers until the transaction ends."""
     names = {table.quoted for table in tables}
     for table in tables:
         for child, parent, *_ in rows(db, REFERENCES, [table.oid, table.oid]):

@@ -1,4 +1,4 @@
-"""What happened in a database, and what stays there, in words."""
+"""Texts about what happened in a database, and what stays there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHOWN = 3
 
 
 def told(name: str, data: Mapping[str, Any], *, back: bool) -> str:
-    """`shop: 41 rows of orders put back, 2 of customers removed`."""
+    """Return a text like `shop: 41 rows of orders put back, 2 of customers removed`."""
     tables: Mapping[str, Sequence[int]] = data.get("tables", {})
     parts = []
     for table, (added, changed, removed) in tables.items():
@@ -27,7 +27,7 @@ def told(name: str, data: Mapping[str, Any], *, back: bool) -> str:
     if back and did:
         did[0] = f"taken back: {did[0]}"
     if data.get("unknown"):
-        did.append("what changed is not known yet, the server could not be reached")
+        did.append("what changed is still unknown: the server could not be reached")
     return f"{name}: {', '.join([*parts, *did]) or 'nothing'}"
 
 
@@ -36,12 +36,12 @@ def _some(count: int, what: str) -> list[str]:
 
 
 def plainly(table: str) -> str:
-    """A table's name without the schema that everybody means."""
+    """Return a table's name without the default schema."""
     return table.removeprefix("public.")
 
 
 def reasons(troubles: Iterable[Trouble]) -> str:
-    """`orders 7 and 12 changed by a9 since; customers 3: a row of orders refers to it`."""
+    """Return a text like `orders 7 and 12 changed by a9 since; customers 3: a row of orders refers to it`."""
     groups: dict[tuple[str, str], list[str]] = {}
     for trouble in troubles:
         groups.setdefault((trouble.table, trouble.why), []).append(trouble.key)
@@ -60,7 +60,7 @@ def _reason(table: str, why: str, keys: list[str]) -> str:
 
 
 def stays(troubles: Sequence[Trouble], others: Sequence[str]) -> str:
-    """What is left as it is, and why."""
+    """Return what is left as it is, and why."""
     parts = [f"kept as it is: {reasons(troubles)}"] if troubles else []
     if others:
         parts.append(f"{', '.join(others[:SHOWN])} stays, which is neither table nor row")

@@ -1,1 +1,1 @@
-"""SQLite databases: captured and put back through SQLite itself, whoever writes to them meanwhile."""
+"""SQLite databases: captured and put back through SQLite itself, even while other programs write to them."""

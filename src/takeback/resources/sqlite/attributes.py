@@ -1,4 +1,4 @@
-"""What a file system keeps beside the bytes of a database: a user's attributes, access lists, capabilities."""
+"""What a file system stores beside the bytes of a database: user attributes, access lists, capabilities."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ _KEPT = ("user.", "system.posix_acl_", "security.capability")
 
 
 def read(path: bytes) -> dict[str, str]:
-    """Those of a file, not behind a link; none where there is no file, or they are closed to us."""
+    """Return the attributes of a file, not following a link; none if there is no file, or we may not read them."""
     with suppress(OSError):
         return {name: os.getxattr(path, name, follow_symlinks=False).hex() for name in _names(path)}
     return {}
 
 
 def write(path: str, wanted: Mapping[str, str]) -> None:
-    """Give a file these and no others. What only root may give is left out, which is found by reading it again."""
+    """Give a file exactly these attributes.
+
+    Those that only root may set are skipped; reading them back shows that.
+    """
     for name in set(_names(path)) - wanted.keys():
         os.removexattr(path, name)
     for name, value in wanted.items():
@@ -27,7 +30,7 @@ def write(path: str, wanted: Mapping[str, str]) -> None:
 
 
 def _names(path: bytes | str) -> list[str]:
-    # The kernel's own names of open files are links, and are followed.
+    # The kernel's names of open files are links, and are followed.
     try:
         found = os.listxattr(path, follow_symlinks=isinstance(path, str))
     except OSError as error:

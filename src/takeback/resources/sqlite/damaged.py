@@ -1,7 +1,7 @@
-"""Databases that SQLite cannot read any more: kept as the bytes that they are, and replaced as files.
+"""Databases that SQLite can no longer read: kept as plain bytes, and replaced as files.
 
-Through SQLite nothing can be done with one. So another file takes its place, if nobody has a lock on it and it
-still is, byte by byte, what is kept of it.
+Nothing can be done with them through SQLite. So another file takes the place of a damaged one, if no process has a
+lock on it and its bytes are still those that were captured.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REPLACED = crash_points.crash_point("sqlite-replaced")
 
 
 def keep(path: bytes, to: bytes) -> Image | None:
-    """Copy one into an empty file; None where that would not be all of it."""
+    """Copy a damaged database into an empty file; None if the copy would be incomplete."""
     if beside(path):
         return None
     os.truncate(to, 0)
@@ -44,9 +44,9 @@ def keep(path: bytes, to: bytes) -> Image | None:
 
 
 def replace(path: bytes, expected: str, image: bytes, mode: int, uid: int, gid: int) -> str:
-    """Put an image, or nothing where none is named, in the place of a damaged one; else say why not."""
+    """Replace a damaged database by an image, or by nothing if none is named. Return why not if that fails."""
     if other := beside(path):
-        return f"it is damaged, and {text_of(other)} lies beside it"
+        return f"it is damaged, and {text_of(other)} exists beside it"
     try:
         with folder_of(path) as folder:
             name = os.path.basename(path)
@@ -57,7 +57,7 @@ def replace(path: bytes, expected: str, image: bytes, mode: int, uid: int, gid: 
             finally:
                 os.close(fd)
     except (BlockingIOError, PermissionError) as error:
-        return f"it is damaged, and another process has it locked, or it is not yours: {error.strerror}"
+        return f"it is damaged, and another process has locked it, or you may not write it: {error.strerror}"
     except OSError as error:
         return f"it could not be written: {error.strerror or error}"
 
@@ -72,7 +72,7 @@ def _replace(
         if not _is_still(fd, folder, name, expected):
             return "it was changed since the plan was made"
         old, passing = (b".%s.takeback-%s-%d" % (name, word, os.getpid()) for word in (b"old", b"new"))
-        # A second name, until it is certain that nobody wrote to it up to the last moment.
+        # A second name for the old file, until it is certain that it was not written to at the last moment.
         os.link(name, old, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         try:
             if image:
@@ -95,7 +95,7 @@ def _replace(
 
 
 def tidy(path: bytes, expected: str) -> None:
-    """Remove what an attempt that was cut short left beside one: only what is known to be kept."""
+    """Remove what an interrupted attempt left beside a database: only files whose content is known to be stored."""
     base = b".%s.takeback-" % os.path.basename(path)
     try:
         with folder_of(path) as folder:
@@ -104,7 +104,7 @@ def tidy(path: bytes, expected: str) -> None:
                 if name.startswith(base + b"new-") or (is_old and _digest(name, folder) == expected):
                     _remove(name, folder)
     except FileNotFoundError:
-        return  # its folder is gone, with all that was in it
+        return  # the folder is gone, with everything in it
 
 
 def _digest(name: bytes, folder: int) -> str:
@@ -116,7 +116,7 @@ def _digest(name: bytes, folder: int) -> str:
 
 
 def _is_still(fd: int, folder: int, name: bytes, expected: str) -> bool:
-    """Whether this name is that of the open file, and its bytes are what is expected."""
+    """Return True if this name leads to the open file, and its bytes are as expected."""
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     return _key(os.fstat(fd)) == _key(found) and digest_of(fd) == expected
 
@@ -129,7 +129,7 @@ def _remove(name: bytes, folder: int) -> None:
 
 
 def beside(path: bytes) -> bytes:
-    """A log or a journal, which would belong to it."""
+    """Return the path of a log or journal that belongs to the database, if there is one."""
     for suffix in (SUFFIXES[0], SUFFIXES[2]):
         try:
             if look(path + suffix).st_size:

@@ -1,7 +1,7 @@
-"""Which files of a workspace are databases, and which outside of it are looked after too.
+"""Which files of a workspace are databases, and which databases outside it are captured too.
 
-Decided by content at each moment: a file that begins as a database does is one, and whatever looks after ordinary
-files leaves it alone, with what SQLite keeps beside it. Whoever comes across a file asks here.
+Decided by content at each moment: a file that begins like a database is one. The files resource leaves it alone,
+together with the files that SQLite keeps beside it. Code that comes across a file asks here.
 """
 
 from __future__ import annotations
@@ -23,34 +23,38 @@ Key = tuple[int, ...]
 
 
 class KnownDatabases:
-    """The databases that are known. Paths are relative to the root; those outside of it are absolute."""
+    """The known databases. Paths are relative to the root; those outside it are absolute."""
 
     def __init__(self, root: Path, state: Path) -> None:
         self._root = os.path.realpath(os.fsencode(root))
         self._list = state / "databases"
         self._outside: set[bytes] | None = None
         self.inside: dict[bytes, Key] = {}
-        """With what was seen of each when it was last asked about."""
+        """What was seen of each database when it was last asked about."""
+        self.wanted: set[bytes] = set()
+        """Those that the user's own code names: captured, whatever is in them."""
+        self.left_out: set[bytes] = set()
+        """Those that are claimed, but not captured."""
 
     def place(self, path: bytes) -> bytes:
-        """Where a database is."""
+        """Return the absolute path of a database."""
         return os.path.join(self._root, path)
 
     def visible(self, path: bytes) -> bytes:
-        """The folder in which a database is kept that must leave its place and cannot be thrown away."""
+        """Return the folder for a database that must leave its place and cannot be deleted."""
         return os.path.dirname(path) if os.path.isabs(path) else self._root
 
     def other_names(self, path: bytes, found: os.stat_result) -> tuple[str, ...]:
-        """The databases that are the same file as this one."""
+        """Return the databases that are the same file as this one."""
         same = [p for p, key in self.inside.items() if key[:2] == (found.st_dev, found.st_ino) and p != path]
         return tuple(map(text_of, sorted(same)))
 
-    # For whoever looks after files
+    # For the files resource
 
     def claims(self, path: bytes, folder_fd: int, found: os.stat_result) -> bool:
-        """Whether this regular file is a database, or one of those that SQLite keeps beside one."""
+        """Return True if this regular file is a database, or one that SQLite keeps beside a database."""
         if path not in self.inside and not _may_be(found) and not path.endswith(SUFFIXES):
-            return False  # nearly all files, so without another thought
+            return False  # a fast exit for nearly all files
         name = os.path.basename(path)
         if self._is_database(path, name, folder_fd, found):
             return True
@@ -75,7 +79,7 @@ class KnownDatabases:
         return is_one
 
     def is_database(self, place: bytes) -> bool:
-        """Whether there is one at a place, not behind a link."""
+        """Return True if there is a database at a path, not behind a link."""
         try:
             with folder_of(place) as folder:
                 name = os.path.basename(place)
@@ -85,7 +89,7 @@ class KnownDatabases:
             return False
 
     def is_still(self, path: bytes) -> bool:
-        """Whether there is one, told without opening it where it was not touched since it was asked about."""
+        """Return True if there is a database. It is opened only if it was touched since it was last asked about."""
         place = self.place(path)
         try:
             return _key(look(place)) == self.inside.get(path) or self.is_database(place)
@@ -93,13 +97,16 @@ class KnownDatabases:
             return False
 
     def beside(self, path: bytes) -> Iterator[bytes]:
-        """What SQLite keeps beside a database. A folder or a link of that name is none of it."""
+        """Yield the files that SQLite keeps beside a database.
+
+        A folder or link with such a name is not one of them.
+        """
         for suffix in SUFFIXES if path in self.inside else ():
             if not is_other(self.place(path + suffix)):
                 yield path + suffix
 
     def again(self) -> Iterator[bytes]:
-        """Paths that have to be asked about again, for they are not as they were; and what may be beside them."""
+        """Yield paths that must be asked about again because they changed, and the files that may be beside them."""
         for path, key in list(self.inside.items()):
             try:
                 found = look(self.place(path))
@@ -109,19 +116,22 @@ class KnownDatabases:
                 yield path
                 yield from (path + suffix for suffix in SUFFIXES)
             if found is None or not stat.S_ISREG(found.st_mode):
-                # Nobody will ask about it as a file.
+                # The files resource will not ask about it.
                 self.inside.pop(path, None)
 
+    def leaves_out(self, path: bytes) -> bool:
+        return path in self.left_out
+
     def holds(self, folder: bytes) -> bool:
-        """Whether there are databases in a folder: files come and go beside them, and so its time does."""
+        """Return True if a folder contains databases: files beside them come and go, which changes its mtime."""
         return any(os.path.dirname(path) == folder for path in self.inside)
 
     def forget(self) -> None:
-        """Everything will be come across anew."""
+        """Forget everything: all databases will be found again."""
         self.inside.clear()
 
     def rules(self) -> str:
-        """What a picture of the files was made by: it is no good where other files are databases."""
+        """Return the rule under which a picture of the files was made: it is invalid if other files are databases."""
         names = b"\0".join(sorted(self.inside))
         return f"{RULE} {digest(names)}" if names else RULE
 
@@ -137,11 +147,11 @@ class KnownDatabases:
         return self._outside
 
     def claimed_outside(self) -> set[bytes]:
-        """Paths outside the root that nobody else has to look after."""
+        """Return paths outside the root that the files resource need not capture."""
         return {path + suffix for path in self.outside for suffix in (b"", *SUFFIXES)}
 
     def guard(self, path: bytes) -> None:
-        """Look after a database outside the root from now on."""
+        """Capture a database outside the root from now on."""
         if path not in self.outside:
             self.outside.add(path)
             lines = "".join(f"{text_of(known)}\n" for known in sorted(self.outside))
@@ -149,7 +159,7 @@ class KnownDatabases:
 
 
 def _may_be(found: os.stat_result) -> bool:
-    """Pages of a database are whole sectors, so most files need not be opened to know that they are none."""
+    """Return False if it cannot be a database: its pages are whole sectors, so most files need not be opened."""
     return not found.st_size % _SECTOR_BYTES and found.st_size > 0 and stat.S_ISREG(found.st_mode)
 
 

@@ -1,8 +1,9 @@
-"""The image of a database: all its pages as of one moment, in a form in which equal databases have equal bytes.
+"""The image of a database: all its pages at one moment, in a form in which equal databases have equal bytes.
 
-SQLite counts in the header of a file how often it was written, and notes who wrote it last. That differs where
-nothing else does, so it is zero in an image, and kept beside it for the day on which the file is made anew. The
-journal mode is kept beside it too: an image is never in WAL mode, so that looking at one makes no files.
+SQLite counts in the file header how often the file was written, and records which version wrote it last. That may
+differ when nothing else does, so it is zeroed in an image, and kept beside it for the day when the file is
+recreated. The journal mode is kept beside it too: an image is never in WAL mode, so that reading it creates no
+files.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from takeback.core.change import Version
 MAGIC = b"SQLite format 3\0"
 HEADER_BYTES = 100
 SUFFIXES = (b"-wal", b"-shm", b"-journal")
-"""What SQLite keeps beside a database."""
+"""The suffixes of the files that SQLite keeps beside a database."""
 
 _MODES = slice(18, 20)
 _VOLATILE = (slice(24, 28), slice(40, 44), slice(92, 100))
@@ -28,18 +29,18 @@ _CHUNK_BYTES = 1 << 20
 
 
 class Image(msgspec.Struct, frozen=True):
-    """What is known of one: its bytes by their digest, and what stood in the header besides."""
+    """An image: its bytes by digest, and the rest of the header."""
 
     digest: str
     size: int
     wal: bool
     header: bytes = b""
     raw: bool = False
-    """The bytes of a damaged one as they are."""
+    """Whether it holds the unchanged bytes of a damaged database."""
 
 
 class ImageData(msgspec.Struct, frozen=True, array_like=True):
-    """A version's data, as the journal keeps it."""
+    """A version's data, as the journal stores it."""
 
     content: str
     size: int
@@ -55,7 +56,7 @@ class ImageData(msgspec.Struct, frozen=True, array_like=True):
 
 
 def is_header(data: bytes) -> bool:
-    """Whether a file that begins so is a database."""
+    """Return True if a file that begins with these bytes is a database."""
     if len(data) < HEADER_BYTES or not data.startswith(MAGIC) or data[21:24] != _FRACTIONS:
         return False
     page = int.from_bytes(data[16:18], "big")
@@ -67,12 +68,12 @@ def is_wal(header: bytes) -> bool:
 
 
 def volatile(header: bytes) -> bytes:
-    """What an image leaves out of a header."""
+    """Return what an image leaves out of a header."""
     return b"".join(header[part] for part in _VOLATILE)
 
 
 def normalize(fd: int) -> None:
-    """Make an image of a file of pages."""
+    """Turn a copy of a database into an image."""
     header = bytearray(os.pread(fd, HEADER_BYTES, 0))
     for part in _VOLATILE:
         header[part] = bytes(part.stop - part.start)
@@ -81,7 +82,7 @@ def normalize(fd: int) -> None:
 
 
 def dress(fd: int, *, wal: bool, left_out: bytes = b"") -> None:
-    """Make a database file of an image: the journal mode, and what its header had besides."""
+    """Turn an image into a database file: set the journal mode, and restore the rest of the header."""
     header = bytearray(os.pread(fd, HEADER_BYTES, 0))
     at = 0
     for part in _VOLATILE if left_out else ():
@@ -92,7 +93,7 @@ def dress(fd: int, *, wal: bool, left_out: bytes = b"") -> None:
 
 
 def digest_of(fd: int) -> str:
-    """The digest of a whole file."""
+    """Return the digest of a whole file."""
     found, at = blake3(), 0
     while data := os.pread(fd, _CHUNK_BYTES, at):
         found.update(data)
@@ -127,12 +128,12 @@ def _id(image: Image, mode: int, attributes: dict[str, str]) -> str:
 
 
 def kept_of(version: Version) -> ImageData | None:
-    """What is kept of a version; None where there is no database, or it could not be captured."""
+    """Return the data of a version; None if there is no database, or it could not be captured."""
     return msgspec.convert(version.data, ImageData) if version.data is not None else None
 
 
 def is_raw(version: Version) -> bool:
-    """Whether a damaged one is kept."""
+    """Return True if the version holds the bytes of a damaged database."""
     kept = kept_of(version)
     return kept is not None and kept.raw
 
@@ -142,12 +143,12 @@ def digest_in(version: Version) -> str:
 
 
 def opaque(found: os.stat_result) -> Version:
-    """A database that is there and could not be captured."""
+    """Return the version of an existing database that could not be captured."""
     return Version(f"opaque:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}", str(found.st_mtime_ns))
 
 
 def replaced(version: Version, image: Image, content: bytes, *, wal: bool, mode: int) -> Version:
-    """A version like this one, with other content."""
+    """Return a version like this one, with other content."""
     kept = kept_of(version)
     assert kept is not None
     now = msgspec.structs.replace(kept, content=content.hex(), size=image.size, mode=mode, wal=wal)

@@ -1,7 +1,8 @@
-"""Rows of a table without a key. SQLite gives each a number, and VACUUM gives it another one.
+"""Rows of a table without a key. SQLite gives each row a number, and VACUUM may give it another one.
 
-So a row is known by its number as long as its values are the same, and else by its values alone: rows with the same
-values are told apart by nobody. Where it is unclear which of several is meant, one of a human's is never removed.
+So a row is identified by its number as long as its values are the same, and otherwise by its values alone. Rows
+with equal values cannot be told apart. If it is unclear which of several is meant, a row that someone else may have
+written is never removed.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from blake3 import blake3
 from takeback.resources.sqlite.schema import Clash, SqliteTable, quoted, value
 
 Print = bytes
-"""What is in a row, as a digest: 1 is not 1.0."""
+"""A digest of the values of a row: 1 is not 1.0."""
 
 
 class Rows:
-    """Some rows of a table, by number and by what is in them."""
+    """Some rows of a table, by number and by value."""
 
     def __init__(self) -> None:
         self.at: dict[int, Print] = {}
@@ -31,14 +32,14 @@ class Rows:
         return len(self.like.get(row, ()))
 
     def take(self, row: Print) -> int:
-        """The last row like this one. What was added lately has a high number, also after a VACUUM."""
+        """Remove and return the last row like this one. Recent rows have high numbers, even after a VACUUM."""
         number = self.like[row].pop()
         del self.at[number]
         return number
 
 
 class RowDiff(msgspec.Struct):
-    """What leads from one table to another: rows that go and rows that come. One number in both is one row."""
+    """The difference between two tables: rows that go and rows that come. The same number in both is the same row."""
 
     gone: dict[int, Print]
     come: dict[int, Print]
@@ -48,7 +49,7 @@ class RowDiff(msgspec.Struct):
 
 
 def diff(db: apsw.Connection, table: SqliteTable, old: str, new: str) -> RowDiff:
-    """How two tables differ, whatever numbers their rows have."""
+    """Return how two tables differ, regardless of the numbers of their rows."""
     gone, come = _unlike(db, table, old, new), _unlike(db, table, new, old)
     for row in gone.like.keys() & come.like.keys():
         for _ in range(min(gone.count(row), come.count(row))):
@@ -58,7 +59,10 @@ def diff(db: apsw.Connection, table: SqliteTable, old: str, new: str) -> RowDiff
 
 
 def move(db: apsw.Connection, table: SqliteTable, base: str, goal: str) -> None:
-    """Apply to the main table what leads from one to another; Clash where somebody changed the same rows."""
+    """Apply the difference between two tables to the main table.
+
+    Raise Clash if someone else changed the same rows.
+    """
     wanted = diff(db, table, base, goal)
     mine = _Mine(db, table, base, wanted)
     clashes, gone, inserted = list[int](), set[int](), list[tuple[int | None, int]]()
@@ -86,21 +90,21 @@ def move(db: apsw.Connection, table: SqliteTable, base: str, goal: str) -> None:
 
 
 class _Mine:
-    """The main table, beside the one that it was made from."""
+    """The main table, compared with the one that it was made from."""
 
     def __init__(self, db: apsw.Connection, table: SqliteTable, base: str, wanted: RowDiff) -> None:
         self._db, self._table = db, table
         self._missing = _unlike(db, table, base, "main")
         self.others = _unlike(db, table, "main", base)
-        """Rows that have come since, or have another number now."""
+        """Rows that were added since, or have another number now."""
         agents = [row for number, row in wanted.gone.items() if number in self._missing.at]
         self._spare = {row: self.others.count(row) for row in agents}
         for number, row in self._missing.at.items():
             if row in self._spare and number not in wanted.gone:
-                self._spare[row] -= 1  # that one is somebody else's
+                self._spare[row] -= 1  # that one belongs to someone else
 
     def find(self, number: int, row: Print) -> int | None:
-        """Where a row of the base is now."""
+        """Return where a row of the base is now."""
         if number not in self._missing.at:
             return number
         if self._spare[row] < 1:
@@ -109,14 +113,14 @@ class _Mine:
         return self.others.take(row)
 
     def is_changed(self, number: int, goal: Print | None) -> bool:
-        """Whether a row that cannot be found was made another one, and is not what it is to become."""
+        """Return True if a missing row was changed by someone else, and not into what it should become."""
         now = self.others.at.get(number)
         if goal is not None:
             return self._surplus(goal) < 1
         return now is not None and now not in self._missing.like
 
     def has_again(self, number: int, row: Print) -> bool:
-        """Whether somebody has put it there already, and it is none of the base with another number."""
+        """Return True if someone has already put the row there, and it is not a renumbered row of the base."""
         return self.others.at.get(number) == row and self._surplus(row) > 0
 
     def _surplus(self, row: Print) -> int:
@@ -128,7 +132,7 @@ class _Mine:
 
 
 def _unlike(db: apsw.Connection, table: SqliteTable, one: str, other: str) -> Rows:
-    """The rows of one table that the other does not have under the same number."""
+    """Return the rows of one table that the other does not have under the same number."""
     name, number = quoted(table.name), quoted(table.key[0])
     same = "".join(
         f" AND a.{quoted(c)} IS b.{quoted(c)} COLLATE BINARY AND typeof(a.{quoted(c)}) = typeof(b.{quoted(c)})"
@@ -152,11 +156,11 @@ def _write(
     before = int(value(db, f"SELECT count(*) FROM main.{name}"))
     db.executemany(f"DELETE FROM main.{name} WHERE {number} = ?", [(at,) for at in sorted(gone)])
     in_order = [pair for pair in inserted if pair[0] is not None] + [p for p in inserted if p[0] is None]
-    # Whatever the table itself would do with rows that are in the way: they are somebody's.
+    # ABORT, whatever conflict rule the table itself has: rows in the way belong to someone else.
     db.executemany(
         f"INSERT OR ABORT INTO main.{name} ({number}, {columns}) "
         f"SELECT ?, {columns} FROM {quoted(goal)}.{name} WHERE {number} = ?",
         in_order,
     )
     if int(value(db, f"SELECT count(*) FROM main.{name}")) != before - len(gone) + len(inserted):
-        raise Clash(f"the rows of both do not go together in {table.name}")
+        raise Clash(f"the rows of both do not fit together in {table.name}")

@@ -1,4 +1,4 @@
-"""Taking one's changes out of a database in which somebody else has changed other rows; and telling what changed."""
+"""Removing an action's changes from a database in which someone else changed other rows; and describing changes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from takeback.errors import CorruptionError
 from takeback.ports.content import Contents
 from takeback.resources.sqlite.image import HEADER_BYTES, ImageData, digest_in, dress, kept_of, replaced
 from takeback.resources.sqlite.own_files import Scratch
-from takeback.resources.sqlite.reading import finish
+from takeback.resources.sqlite.reading import finish, in_words
 from takeback.resources.sqlite.rows import attach, compared, move
 from takeback.resources.sqlite.schema import Clash, Objects, objects, value
 
 TOLD_BYTES_MAX = 64 << 20
-"""Larger ones are told by their name: comparing them row by row takes longer than it is worth."""
+"""Larger databases are only named: comparing them row by row takes too long."""
 
 PARTS_SHOWN = 3
 _KEPT_TALES = 64
 
 
 class Images:
-    """Images out of the store, for comparing and merging."""
+    """Images from the store, for comparing and merging."""
 
     def __init__(self, contents: Contents, scratch: Scratch) -> None:
         self._contents = contents
@@ -32,14 +32,16 @@ class Images:
         self._told: OrderedDict[tuple[str, str], str] = OrderedDict()
 
     def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
-        """Apply to `mine` what leads from `base` to `goal`, or say why that cannot be."""
+        """Apply the difference between `base` and `goal` to `mine`, or return why that is impossible."""
         kept = [kept_of(version) for version in (mine, base, goal)]
         if any(one is not None and one.raw for one in kept):
             return "it is damaged, so there are no rows to compare"
         if mine and kept[0] is None:
-            return "it cannot be read now, being locked by another process or closed to this user; try again later"
+            return "it cannot be read now: another process has locked it, or you may not read it; try again later"
         if not all(kept):
-            return "it was made or removed since, or could not be captured, so there are no rows to compare"
+            return (
+                "it was created or removed since, or could not be captured, so there are no rows to compare"
+            )
         with self._scratch.file() as a, self._scratch.file() as b, self._scratch.file() as c:
             paths = (a, b, c)
             try:
@@ -51,7 +53,9 @@ class Images:
             except Clash as clash:
                 return str(clash)
             except CorruptionError as error:
-                return f"its content is not kept any more: {error.message}"
+                return f"its content is no longer stored: {error.message}"
+            except (apsw.FullError, OSError) as error:
+                return f"its rows cannot be compared: {in_words(error)}"
             except apsw.Error as error:
                 return f"its rows cannot be compared: {error}"
 
@@ -69,7 +73,7 @@ class Images:
         return replaced(mine, image, content, wal=wal, mode=mode)
 
     def tell(self, change: Change) -> str:
-        """What differs, as a person would say it; nothing where it was made or removed, or is too large."""
+        """Return what differs, in plain words; empty if it was created or removed, or is too large."""
         before, after = kept_of(change.before), kept_of(change.after)
         if before and after and (before.raw or after.raw):
             return f"{change.target} ({'damaged' if after.raw else 'sound again'})"
@@ -92,14 +96,14 @@ class Images:
                     words = compared(db, "old", "new")
                 finally:
                     db.close(True)
-            except (apsw.Error, CorruptionError, Clash):
-                # Pruned, damaged, or of another kind than we can read: its name has to do.
+            except (apsw.Error, CorruptionError, Clash, OSError):
+                # Pruned, damaged, of a kind that we cannot read, or too large for the disk: only its name is shown.
                 return ""
         more = len(words) - PARTS_SHOWN
         return ", ".join(words[:PARTS_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
     def fetch(self, kept: ImageData, path: bytes, *, header: bool = False, wal: bool = False) -> None:
-        """Write an image into an empty file; with its old header and mode, it is the file that it was."""
+        """Write an image into an empty file; with its old header and journal mode, it is the original file."""
         with open(path, "r+b") as file:
             self._contents.write(bytes.fromhex(kept.content), kept.size, file.fileno(), sparse=False)
             if not kept.raw:
@@ -107,7 +111,7 @@ class Images:
 
 
 def _merge(mine: bytes, base: bytes, goal: bytes) -> bytes:
-    """Merge into one of these files, and say which."""
+    """Merge into one of these files, and return which."""
     db = attach(mine, base=base, goal=goal)
     try:
         ours, old, new = (objects(db, place) for place in ("main", "base", "goal"))
@@ -118,7 +122,7 @@ def _merge(mine: bytes, base: bytes, goal: bytes) -> bytes:
         db.close(True)
     if ours != old:
         raise Clash(f"both changed its tables: {_named(old, new)} and {_named(old, ours)}")
-    # The tables go back, so what was done to rows since goes into the tables as they were.
+    # The tables go back to their old form, so row changes made since are applied to that form.
     db = attach(goal, base=base, mine=mine)
     try:
         _move(db, "base", "mine")
@@ -132,7 +136,7 @@ def _move(db: apsw.Connection, base: str, goal: str) -> None:
     move(db, base, goal)
     db.execute("COMMIT")
     if (said := value(db, "PRAGMA main.integrity_check(1)")) != "ok":
-        raise Clash(f"the rows of both do not go together: {said}")
+        raise Clash(f"the rows of both do not fit together: {said}")
 
 
 def _named(old: Objects, new: Objects) -> str:

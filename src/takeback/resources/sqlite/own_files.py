@@ -1,4 +1,7 @@
-"""Files of our own for a moment: images on their way into the store and out of it."""
+"""Temporary files: images on their way into the store and out of it.
+
+Also the descriptors through which this process has a file open.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from takeback.system import durable as system_durable
 
 
 class Scratch:
-    """A folder for them. What a crash left in it is removed by the next process."""
+    """A folder for temporary files. The next process removes what a crash left in it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @contextmanager
     def file(self) -> Iterator[bytes]:
-        """The path of an empty file, for the length of a block."""
+        """Yield the path of an empty file, for the length of a block."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         fd, name = tempfile.mkstemp(prefix=f"{os.getpid()}-", dir=self._folder)
         os.close(fd)
@@ -31,7 +34,7 @@ class Scratch:
             os.unlink(name)
 
     def tidy(self) -> None:
-        """Remove what processes that are gone have left."""
+        """Remove what ended processes have left."""
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:
@@ -43,7 +46,7 @@ class Scratch:
 
 
 def write_private(path: Path, data: bytes, *, durable: bool = False) -> None:
-    """Replace a file as a whole, for this user alone."""
+    """Replace a file atomically, readable by this user alone."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     system_durable.replace(path, data, temporary=temporary, synced=durable, named=False)
 
@@ -52,7 +55,7 @@ _FDS = "/proc/self/fd"
 
 
 def descriptors(path: bytes, found: os.stat_result | None = None) -> list[int]:
-    """The descriptors of this process that lead to a file, whoever opened them."""
+    """Return the descriptors of this process that lead to a file, whichever code opened them."""
     try:
         found = found or os.stat(path)
     except OSError:
@@ -76,12 +79,12 @@ def _leads_to(fd: int, wanted: os.stat_result) -> bool:
 
 
 def read_start(path: bytes | str, count: int, found: os.stat_result, folder_fd: int | None = None) -> bytes:
-    """The first bytes of a file, without dropping the locks that somebody in this process has on it."""
+    """Return the first bytes of a file, without dropping locks that this process has on it."""
     for fd in descriptors(b"", found):
         try:
             return os.pread(fd, count, 0)
         except OSError:
-            # Only for writing, or closed a moment ago.
+            # Opened only for writing, or just closed.
             continue
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder_fd)
     try:
@@ -102,7 +105,7 @@ def made(
     mtime_ns: int | None = None,
     attributes: Mapping[str, str] | None = None,
 ) -> int:
-    """A file in an open folder with what an image holds, as a descriptor."""
+    """Return a descriptor of a new, unnamed file in an open folder, with the content of an image."""
     fd = os.open(".", os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:
         with open(image, "rb") as file:
@@ -122,6 +125,6 @@ def made(
 
 
 def named(fd: int, name: bytes, folder: int) -> None:
-    """Give it a name that nothing has yet."""
-    # Given a folder, Python asks the kernel to follow the link, which is what makes it this very file.
+    """Give the file a name that does not exist yet."""
+    # Given a folder, Python asks the kernel to follow the link, so that the name leads to this very file.
     os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=fd, dst_dir_fd=folder, follow_symlinks=True)

@@ -1,7 +1,7 @@
 """Taking an image of a database that others may be writing, without disturbing them.
 
-SQLite itself reads it, in one transaction. What a crash left to be mended (a hot journal, a log without its index)
-is mended in a copy, never in the user's files: whoever opens the database next does that there.
+SQLite itself reads it, in one transaction. What a crash left to recover (a hot journal, a log without its index) is
+recovered in a copy, never in the user's files: the next program that opens the database does that there.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from takeback.system import crash_points
 from takeback.system.beneath import is_file, is_other, look, open_file
 
 READ_WAIT_S = 5.0
-LOCKED = "it has been locked by another process for too long; try again when that is done"
+LOCKED = "another process has locked it for too long; try again when that process is done"
 _POLL_S = 0.02
 _NO_FILE = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO)
-"""What is said of a folder, a link and the like: waiting makes no file of them."""
+"""Errors for a folder, a link and the like: waiting does not turn them into a file."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _TRIES_MAX = 200
 TICK_NS = 20_000_000
-"""Times on disk move in ticks of up to 10 ms; what is younger than two of them may change again unseen."""
+"""Times on disk advance in ticks of up to 10 ms; a file younger than two of them may change again unnoticed."""
 
 COPYING = crash_points.crash_point("sqlite-copying")
 COPIED = crash_points.crash_point("sqlite-copied")
@@ -46,14 +47,16 @@ _WAL, _SHM, _JOURNAL = SUFFIXES
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """An image, or why there is none. Of a damaged one both."""
+    """An image, or why there is none. Both for a damaged database."""
 
     image: Image | None = None
     problem: str = ""
+    no_room: bool = False
+    """Whether the disk was too full for an image."""
 
 
 class _ChangedWhileRead(Exception):
-    """It changed while it was being read."""
+    """The database changed while it was being read."""
 
 
 def take(path: bytes, to: bytes, wait_s: float | None = None) -> Taken:
@@ -66,12 +69,12 @@ def take(path: bytes, to: bytes, wait_s: float | None = None) -> Taken:
             return Taken(problem="it is gone")
         except (apsw.BusyError, apsw.LockedError, apsw.ProtocolError):
             problem = LOCKED
-        except OSError as error:
-            if error.errno in _NO_FILE:
-                return Taken(problem=f"it is no file any more: {error.strerror}")
+        except (OSError, apsw.FullError) as error:
+            if found := _for_good(error, path, to):
+                return found
             problem = f"it cannot be read: {error}"
         except _ChangedWhileRead:
-            problem = "it kept changing while it was read"
+            problem = "it kept changing while it was being read"
         except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError, apsw.PermissionsError) as error:
             problem = f"it cannot be read: {error}"
         except (apsw.CorruptError, apsw.NotADBError) as error:
@@ -83,10 +86,34 @@ def take(path: bytes, to: bytes, wait_s: float | None = None) -> Taken:
         time.sleep(_POLL_S)
 
 
+def is_full(error: OSError | apsw.Error) -> bool:
+    """Tell whether something failed because the disk is full."""
+    return isinstance(error, apsw.FullError) or (isinstance(error, OSError) and error.errno in _FULL)
+
+
+def in_words(error: OSError | apsw.Error) -> str:
+    """Return why something failed; a full disk by what helps."""
+    if is_full(error):
+        return "the disk has no room for a copy of it; free some and try again"
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def _for_good(error: OSError | apsw.Error, path: bytes, to: bytes) -> Taken | None:
+    """Return why there is no image, where trying again would not help."""
+    if is_full(error):
+        disk = os.statvfs(os.path.dirname(to))
+        needed, free = look(path).st_size / 1e6, disk.f_bavail * disk.f_frsize / 1e6
+        why = f"the disk has no room for a copy of it ({needed:.1f} MB, and {free:.1f} MB are free)"
+        return Taken(problem=why, no_room=True)
+    if isinstance(error, OSError) and error.errno in _NO_FILE:
+        return Taken(problem=f"it is no longer a file: {error.strerror}")
+    return None
+
+
 def is_locked(path: bytes, wait_s: float) -> bool:
-    """Whether somebody keeps all others out, for that long."""
+    """Return True if some process keeps all others out for that long."""
     if is_file(path + _WAL) or not is_file(path) or is_wal(_header(path)):
-        return False  # readers are let in there
+        return False  # a log lets readers in
     deadline = time.monotonic() + wait_s
     while _is_busy(path):
         if time.monotonic() > deadline:
@@ -106,26 +133,62 @@ def _is_busy(path: bytes) -> bool:
     except (apsw.BusyError, apsw.LockedError):
         return True
     except apsw.Error:
-        # Whatever that is, it is told by reading it.
+        # Reading it will report the problem.
         return False
     return False
+
+
+def tables(path: bytes) -> dict[str, list[str]] | None:
+    """Return the tables of a database with their columns; None if only a copy of it could be read, or nothing.
+
+    A view or trigger counts as a table without columns.
+    """
+    try:
+        if is_wal(_header(path)) and not (is_file(path + _WAL) and is_file(path + _SHM)):
+            return None  # opened normally, it would get files beside it
+        if is_other(path + _WAL) or is_other(path + _JOURNAL):
+            return None
+        return _tables(connect(path, write=False))
+    except (OSError, apsw.Error):
+        return None
+
+
+def tables_in(image: bytes) -> dict[str, list[str]]:
+    """Return the same of an image, which no one else writes; nothing if SQLite does not understand it."""
+    try:
+        return _tables(connect(image, write=False, more="?immutable=1"))
+    except apsw.Error:
+        return {}
+
+
+def _tables(db: apsw.Connection) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    try:
+        with db:  # one transaction: all names and columns are those of one moment
+            names = db.execute("SELECT type, name FROM sqlite_schema WHERE type <> 'index'").fetchall()
+            for kind, name in names:
+                columns = db.execute("SELECT name FROM pragma_table_xinfo(?)", (name,)).fetchall()
+                found[str(name)] = [str(column) for (column,) in columns] if kind == "table" else []
+    finally:
+        db.close(True)
+    return found
 
 
 def _take(path: bytes, to: bytes) -> Taken:
     header = _header(path)
     if not is_header(header):
-        return Taken(problem="it is not a database any more")
+        return Taken(problem="it is no longer a database")
     os.truncate(to, 0)
     if is_wal(header) and not is_file(path + _WAL):
         _copy_quiet(path, to)
     elif (is_wal(header) and not is_file(path + _SHM)) or is_other(path + _WAL) or is_other(path + _JOURNAL):
-        _copy_mended(path, to)
+        _copy_recovered(path, to)
     else:
         try:
             copy(connect(path, write=False), to)
         except (apsw.ReadOnlyError, apsw.CantOpenError):
-            # Whoever wrote last died in the middle of it, or this user may not write beside it.
-            _copy_mended(path, to)
+            # The last writer died in the middle of a write, or this user may not write beside it.
+            _copy_recovered(path, to)
     crash_points.reach(COPIED)
     image = finish(to, header)
     if not damaged.beside(path):
@@ -134,12 +197,12 @@ def _take(path: bytes, to: bytes) -> Taken:
 
 
 def _refuse_unsound(copied: bytes) -> None:
-    """A CorruptError where SQLite copies the pages and can do nothing else with them."""
+    """Raise CorruptError if SQLite can copy the pages but cannot use them."""
     db = apsw.Connection(uri(copied, "?immutable=1"), flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     try:
         db.execute("SELECT count(*) FROM sqlite_schema").fetchall()
     except apsw.SQLError:
-        # Not understood is not damaged.
+        # Not understood does not mean damaged.
         return
     finally:
         db.close(True)
@@ -154,7 +217,7 @@ def _header(path: bytes) -> bytes:
 
 
 def finish(to: bytes, header: bytes) -> Image:
-    """Make an image of a copy."""
+    """Turn a copy into an image."""
     fd = os.open(to, os.O_RDWR | os.O_CLOEXEC)
     try:
         wal = is_wal(os.pread(fd, HEADER_BYTES, 0))
@@ -165,7 +228,7 @@ def finish(to: bytes, header: bytes) -> Image:
 
 
 def connect(path: bytes, *, write: bool, more: str = "") -> apsw.Connection:
-    """A connection that follows no links, and does not tidy up when it is closed."""
+    """Return a connection that follows no links, and does not checkpoint when it is closed for reading."""
     flags = apsw.SQLITE_OPEN_READWRITE if write else apsw.SQLITE_OPEN_READONLY
     db = apsw.Connection(uri(path, more), flags=flags | apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOFOLLOW)
     db.set_busy_handler(_patience)
@@ -175,21 +238,21 @@ def connect(path: bytes, *, write: bool, more: str = "") -> apsw.Connection:
 
 
 def _patience(tries: int) -> bool:
-    """Look again soon, by chance: SQLite's own way is to sleep ever longer, and to miss the short gaps."""
+    """Retry soon, after a random delay: SQLite's own back-off sleeps ever longer, and misses short gaps."""
     time.sleep(random.uniform(0.2e-3, 2e-3))
     return tries < _TRIES_MAX
 
 
 def uri(path: bytes, more: str = "") -> str:
-    # Percent-encoded, since a path may hold bytes that are no text.
+    # Percent-encoded, because a path may contain bytes that are not valid text.
     return f"file:{quote(path)}{more}"
 
 
 def copy(source: apsw.Connection, to: bytes) -> None:
-    """Every page as of one moment. Closes the connection."""
+    """Copy every page as of one moment, and close the connection."""
     try:
         source.execute("BEGIN")
-        source.pragma("schema_version")  # the first look: from here on it stays as it is, for us
+        source.pragma("schema_version")  # the first access: from here on our view does not change
         crash_points.reach(COPYING)
         pages(source, to)
     finally:
@@ -197,7 +260,7 @@ def copy(source: apsw.Connection, to: bytes) -> None:
 
 
 def pages(source: apsw.Connection, to: bytes) -> None:
-    """Every page, as a connection that is in a transaction sees them."""
+    """Copy every page, as seen by a connection in a transaction."""
     target = apsw.Connection(os.fsdecode(to), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         target.pragma("journal_mode", "off")
@@ -209,20 +272,20 @@ def pages(source: apsw.Connection, to: bytes) -> None:
 
 
 def _copy_quiet(path: bytes, to: bytes) -> None:
-    """A database in WAL mode that nobody has open: opened in the usual way, it would get files beside it."""
+    """Copy a WAL database that no process has open: opened normally, it would get files beside it."""
     before = _quiet_stat(path)
     copy(connect(path, write=False, more="?immutable=1"), to)
     if is_file(path + _WAL) or _stat(path) != before:
         raise _ChangedWhileRead
 
 
-def _copy_mended(path: bytes, to: bytes) -> None:
-    """Copy the files while nobody touches them, and let SQLite mend the copy."""
+def _copy_recovered(path: bytes, to: bytes) -> None:
+    """Copy the files while no process touches them, and let SQLite recover the copy."""
     beside = [suffix for suffix in (_WAL, _JOURNAL) if is_file(path + suffix)]
     names = [path, *(path + suffix for suffix in beside)]
     before = [_quiet_stat(name) for name in names]
-    mended = to + b".mended"
-    copies = [mended, *(mended + suffix for suffix in beside)]
+    recovered = to + b".recovered"
+    copies = [recovered, *(recovered + suffix for suffix in beside)]
     try:
         for name, copied in zip(names, copies, strict=True):
             fd = os.open(copied, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -231,14 +294,14 @@ def _copy_mended(path: bytes, to: bytes) -> None:
                     out.write(data)
         if [_stat(name) for name in names] != before:
             raise _ChangedWhileRead
-        copy(connect(mended, write=True), to)
+        copy(connect(recovered, write=True), to)
     finally:
-        for name in (mended, *(mended + suffix for suffix in SUFFIXES)):
+        for name in (recovered, *(recovered + suffix for suffix in SUFFIXES)):
             Path(os.fsdecode(name)).unlink(missing_ok=True)
 
 
 def _quiet_stat(path: bytes) -> tuple[int, ...]:
-    """When a file was last written, if that is long enough ago to be told from the next time."""
+    """Return when a file was last written, if that is long enough ago to be distinguished from the next write."""
     found = _stat(path)
     if time.time_ns() - found[-1] < TICK_NS:
         raise _ChangedWhileRead
@@ -246,6 +309,6 @@ def _quiet_stat(path: bytes) -> tuple[int, ...]:
 
 
 def _stat(path: bytes) -> tuple[int, ...]:
-    # Not the other time: SQLite moves that one when it looks into a log or a journal as root.
+    # Not the ctime: SQLite running as root changes it when it looks into a log or a journal.
     found = look(path)
     return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,4 +1,4 @@
-"""Comparing the rows of two databases, and moving what changed between two of them into a third."""
+"""Comparing the rows of two databases, and applying their difference to a third."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SETTINGS = ("user_version", "application_id")
 
 
 def attach(work: bytes, **others: bytes) -> apsw.Connection:
-    """A connection to a database of our own, with others beside it that are only read."""
+    """Return a connection to our own database, with others attached read-only."""
     db = apsw.Connection(uri(work), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
     db.pragma("journal_mode", "memory")
     db.pragma("synchronous", "off")
@@ -22,15 +22,15 @@ def attach(work: bytes, **others: bytes) -> apsw.Connection:
 
 
 def beside(db: apsw.Connection, **others: bytes) -> None:
-    """Let a connection see these images too."""
-    # What a trigger did is among the rows already.
+    """Attach these images to a connection."""
+    # What a trigger did is already among the rows.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
     for name, path in others.items():
         db.execute(f"ATTACH ? AS {quoted(name)}", (uri(path, "?immutable=1"),))
 
 
 def compared(db: apsw.Connection, old: str, new: str) -> list[str]:
-    """How two attached databases differ, in words."""
+    """Return how two attached databases differ, in plain words."""
     before, after = objects(db, old), objects(db, new)
     words = []
     ours, theirs = tables(db, old), tables(db, new)
@@ -45,9 +45,9 @@ def compared(db: apsw.Connection, old: str, new: str) -> list[str]:
 
 
 def move(db: apsw.Connection, base: str, goal: str) -> None:
-    """Apply to the main database what leads from one attached database to another; Clash where it cannot be.
+    """Apply the difference between two attached databases to the main one. Raise Clash if that is impossible.
 
-    The two have the same tables. In a transaction of the caller.
+    The two have the same tables. Runs in the caller's transaction.
     """
     wanted, theirs = tables(db, goal), tables(db, "main")
     dangling = set(query(db, "PRAGMA main.foreign_key_check"))
@@ -55,25 +55,25 @@ def move(db: apsw.Connection, base: str, goal: str) -> None:
         for name, table in sorted(wanted.items()):
             if _changed(db, table, base, goal):
                 if theirs.get(name) != table:
-                    raise Clash(f"rows of {name} were changed by one, and the table itself by the other")
+                    raise Clash(f"rows of {name} were changed, and someone else changed the table itself")
                 moved = keyless.move if table.is_keyless else _move_rows
                 moved(db, table, base, goal)
         _move_counters(db, base, goal)
         for setting in _SETTINGS:
             _move_setting(db, setting, base, goal)
     except apsw.ConstraintError as error:
-        raise Clash(f"the rows of both do not go together: {error}") from error
+        raise Clash(f"the rows of both do not fit together: {error}") from error
     if new := set(query(db, "PRAGMA main.foreign_key_check")) - dangling:
         name, _, parent, _ = min(new, key=str)
         refer = "refers" if len(new) == 1 else "refer"
-        raise Clash(f"{_rows(len(new))} of {name} {refer} to rows of {parent} that would not be there")
+        raise Clash(f"{_rows(len(new))} of {name} {refer} to rows of {parent} that would not exist")
 
 
 def left(db: apsw.Connection, base: str, goal: str) -> int:
-    """How many rows that differ between two attached databases are not, in the main one, as in the second."""
+    """Return how many rows that differ between two attached databases are not, in the main one, as in the second."""
     count = 0
     for table in tables(db, goal).values():
-        # Without a key nobody can tell afterwards which row is which: those were counted when they were written.
+        # Without a key, rows cannot be matched afterwards: those were counted when they were written.
         if not table.is_keyless and _changed(db, table, base, goal):
             count += _left(db, table, goal)
     return count
@@ -89,9 +89,9 @@ def _count(db: apsw.Connection, name: str) -> int:
 
 
 def _changed(db: apsw.Connection, table: SqliteTable, old: str, new: str) -> int:
-    """How many rows differ; where there is a key, the table of changed keys has them."""
+    """Return how many rows differ; if there is a key, temp.changed then holds the keys."""
     if not table.key:
-        raise Clash(f"the rows of {table.name} cannot be told apart")
+        raise Clash(f"the rows of {table.name} have no key to tell them apart")
     if table.is_keyless:
         return len(keyless.diff(db, table, old, new))
     db.execute("DROP TABLE IF EXISTS temp.changed")
@@ -110,13 +110,13 @@ def _changed(db: apsw.Connection, table: SqliteTable, old: str, new: str) -> int
 
 
 def _beside_keys(table: SqliteTable, place: str) -> str:
-    """The rows of the changed keys, where there are any."""
+    """Return the join with the rows of the changed keys, if there are any."""
     key = " AND ".join(f"{_in(place, column)} IS k{n}" for n, column in enumerate(table.key))
     return f" LEFT JOIN {_from(place, quoted(table.name))} ON {key}"
 
 
 def _differs(table: SqliteTable, place: str) -> str:
-    """Whether a row of the main database is another one there, or there is only one of them."""
+    """Return the condition that a row of the main database differs there, or exists in only one of them."""
     first = table.key[0]
     gone = f"{_in('main', first)} IS NULL AND {_in(place, first)} IS NULL"
     both = f"{_in('main', first)} IS NOT NULL AND {_in(place, first)} IS NOT NULL"
@@ -143,19 +143,19 @@ def _move_rows(db: apsw.Connection, table: SqliteTable, base: str, goal: str) ->
     chosen = f"({', '.join(map(quoted, table.key))}) IN (SELECT {keys} FROM temp.changed)"
     db.execute(f"DELETE FROM main.{name} WHERE {chosen}")
     others = _count(db, name)
-    # Whatever the table itself would do with rows that are in the way: they are somebody's.
+    # ABORT, whatever conflict rule the table itself has: rows in the way belong to someone else.
     db.execute(
         f"INSERT OR ABORT INTO main.{name} ({columns}) "
         f"SELECT {columns} FROM {quoted(goal)}.{name} WHERE {chosen}"
     )
-    # Each row that went in is as it should be, and there are no fewer others than before: so they are the same.
+    # Each inserted row is as it should be, and there are no fewer others than before: so the others are unchanged.
     came = int(value(db, f"SELECT count(*) FROM {quoted(goal)}.{name} WHERE {chosen}"))
     if _count(db, name) != others + came or _left(db, table, goal):
-        raise Clash(f"the rows of both do not go together in {table.name}")
+        raise Clash(f"the rows of both do not fit together in {table.name}")
 
 
 def _move_counters(db: apsw.Connection, base: str, goal: str) -> None:
-    """The numbers that AUTOINCREMENT gave last: back where nobody else took one since."""
+    """Reset the AUTOINCREMENT counters that no one else has advanced since."""
     places = ("main", base, goal)
     if not all(("table", "sqlite_sequence") in objects(db, place) for place in places):
         return
@@ -199,7 +199,7 @@ def _same_key(table: SqliteTable, one: str, other: str) -> str:
 
 
 def _same(table: SqliteTable, one: str, other: str) -> str:
-    """Equal in every byte: 1 is not 1.0, and upper case is not lower case, whatever the column's rules."""
+    """Return the condition that two rows are equal in every byte, whatever the column's rules: 1 is not 1.0."""
     equal = (
         f"{_in(one, column)} IS {_in(other, column)} COLLATE BINARY "
         f"AND typeof({_in(one, column)}) = typeof({_in(other, column)})"

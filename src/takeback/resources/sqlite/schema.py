@@ -1,4 +1,4 @@
-"""The tables of a database, as far as comparing and moving their rows needs it."""
+"""The tables of a database, as far as comparing and moving their rows requires."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import msgspec
 
 _ROWIDS = ("rowid", "_rowid_", "oid")
 _STORED = 0
-"""How SQLite marks a column that is neither hidden nor made from others."""
+"""How SQLite marks a column that is neither hidden nor generated."""
 
 
 class Clash(Exception):
-    """Two have changed the same; the message says what."""
+    """A conflict between two changes; the message says what it is."""
 
 
 class SqliteTable(msgspec.Struct, frozen=True):
-    """An ordinary table. `key` are the columns that tell its rows apart, `label` how people call that."""
+    """An ordinary table. `key` are the columns that identify its rows, `label` is the name of the key for people."""
 
     name: str
     columns: tuple[str, ...]
@@ -26,27 +26,27 @@ class SqliteTable(msgspec.Struct, frozen=True):
 
     @property
     def is_keyless(self) -> bool:
-        """Whether its rows have no more than the number that SQLite gave them, and may give anew."""
+        """Whether its rows have only the number that SQLite assigned, and may reassign."""
         return bool(self.key) and self.key[0] not in self.columns
 
     @property
     def every(self) -> tuple[str, ...]:
-        """All that makes a row: the number that SQLite gave it, too, where it is not in a column."""
+        """All columns of a row, including the number that SQLite assigned if no column holds it."""
         return (*(column for column in self.key if column not in self.columns), *self.columns)
 
 
 Objects = dict[tuple[str, str], str]
-"""Every table, index, view and trigger: kind and name, with the text that made it."""
+"""Every table, index, view and trigger: kind and name, with the SQL that created it."""
 
 
 def objects(db: apsw.Connection, place: str) -> Objects:
-    """What is in a schema. Statistics are no part of it: SQLite makes them itself."""
+    """Return the content of a schema. Statistics are not part of it: SQLite creates them itself."""
     rows = query(db, f"SELECT type, name, coalesce(sql, '') FROM {quoted(place)}.sqlite_schema")
     return {(kind, name): sql for kind, name, sql in rows if not name.startswith("sqlite_stat")}
 
 
 def tables(db: apsw.Connection, place: str) -> dict[str, SqliteTable]:
-    """The tables with rows of their own; those behind a search index are among them."""
+    """Return the tables that store rows, including those behind a search index."""
     wanted = f"SELECT name FROM {quoted(place)}.sqlite_schema WHERE type = 'table' AND rootpage > 0"
     names = [name for (name,) in query(db, wanted) if not name.startswith("sqlite_")]
     return {name: _table(db, place, name) for name in names}
@@ -67,19 +67,19 @@ def _table(db: apsw.Connection, place: str, name: str) -> SqliteTable:
 
 
 def _is_rowid(db: apsw.Connection, place: str, name: str, primary: tuple[str, ...]) -> bool:
-    """Whether the primary key is the number that SQLite gives to a row."""
+    """Return True if the primary key is the number that SQLite assigns to a row."""
     if len(primary) != 1:
         return False
     return not value(db, "SELECT count(*) FROM pragma_index_list(?, ?) WHERE origin = 'pk'", (name, place))
 
 
 def query(db: apsw.Connection, statement: str, given: tuple[Any, ...] = ()) -> list[Any]:
-    """All rows of a question."""
+    """Return all rows of a query."""
     return db.execute(statement, given).fetchall()
 
 
 def value(db: apsw.Connection, statement: str, given: tuple[Any, ...] = ()) -> Any:
-    """The one value that a question is about."""
+    """Return the one value of a query."""
     return query(db, statement, given)[0][0]
 
 

@@ -1,4 +1,4 @@
-"""A transaction in a SQLite database, for code of one's own."""
+"""A transaction in a SQLite database, for the user's own code."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ COMMITTED = crash_points.crash_point("sqlite-committed")
 
 
 _held: set[bytes] = set()
-"""Where this process has a transaction of ours open."""
+"""The databases in which this process has one of our transactions open."""
 
 
 class SqliteTransaction:
-    """It holds the write lock from its beginning, so that nothing it has read changes before it writes."""
+    """A transaction that holds the write lock from the start: nothing it has read changes before it writes."""
 
     def __init__(self, place: bytes) -> None:
         self._place = place
@@ -51,12 +51,12 @@ class SqliteTransaction:
         if self.connection.get_autocommit():
             self.abort()
             raise UsageError(
-                f"the transaction in {text_of(self._place)} was ended inside its block, so it cannot be committed",
-                hint="leave BEGIN, COMMIT and ROLLBACK to the block; savepoints are yours",
+                f"the transaction in {text_of(self._place)} was ended inside the block, so it cannot be committed",
+                hint="leave BEGIN, COMMIT and ROLLBACK to the block; savepoints are fine",
             )
         crash_points.reach(COMMITTING)
         try:
-            # An empty commit would make a database of nothing.
+            # An empty commit would create a database without content.
             is_nothing = self._is_new and not self.connection.execute("SELECT 1 FROM sqlite_schema").get
             self.connection.execute("ROLLBACK" if is_nothing else "COMMIT")
         except apsw.Error as error:
@@ -66,7 +66,7 @@ class SqliteTransaction:
         self.abort()
 
     def abort(self) -> None:
-        """Also after its end, where there is nothing left to abort."""
+        """Roll back and close. After the end of the transaction, do nothing."""
         if self._place not in _held:
             return
         if not self.connection.get_autocommit():
@@ -74,12 +74,12 @@ class SqliteTransaction:
         self.connection.close(True)
         _held.discard(self._place)
         if self._is_new and _is_empty(self._place):
-            # Opened and never written: as if it had not been.
+            # Opened and never written: leave no trace.
             Path(os.fsdecode(self._place)).unlink(missing_ok=True)
 
 
 class SqliteDatabases:
-    """The `Databases` port for files. A relative path begins at the workspace's root."""
+    """The `Databases` port for files. A relative path starts at the workspace's root."""
 
     def __init__(self, root: Path, found: KnownDatabases, excluded: Callable[[bytes], bool]) -> None:
         self._root = os.path.realpath(os.fsencode(root))
@@ -90,21 +90,23 @@ class SqliteDatabases:
         path = self._resolved(place)
         found = os.stat(path) if os.path.lexists(path) else None
         if found and found.st_size and not self._found.is_database(path):
-            raise UsageError(f"{place} is no SQLite database; nothing was begun")
+            raise UsageError(f"{place} is not a SQLite database; nothing was begun")
         inside = self._inside(path)
         if inside is None or self._is_excluded(inside):
-            # Nobody comes across it, so it is looked after by its name.
+            # The scan does not find it there, so it is captured by its name.
             inside = None
             self._found.guard(path)
+        else:
+            self._found.wanted.add(inside)
         return PreparedDatabase(text_of(inside or path))
 
-    def begin(self, place: str, action: str) -> SqliteTransaction:  # noqa: ARG002  found by looking, not by name
+    def begin(self, place: str, action: str) -> SqliteTransaction:  # noqa: ARG002  the scan finds it, not its name
         return SqliteTransaction(self._resolved(place))
 
     def _resolved(self, place: str) -> bytes:
         path = os.path.realpath(os.path.join(self._root, os.fsencode(place)))
         if os.path.lexists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-            raise UsageError(f"{place} is no file, so it is no SQLite database; nothing was begun")
+            raise UsageError(f"{place} is not a file, so it is not a SQLite database; nothing was begun")
         if not os.path.isdir(os.path.dirname(path)):
             raise UsageError(f"there is no folder for {place}; nothing was begun")
         return path
@@ -114,7 +116,7 @@ class SqliteDatabases:
         return path[len(above) :] if path.startswith(above) else None
 
     def _is_excluded(self, inside: bytes) -> bool:
-        """Also with a folder above it."""
+        """Return True if the path or a folder above it is excluded."""
         while inside:
             if self._excluded(inside):
                 return True
@@ -123,12 +125,12 @@ class SqliteDatabases:
 
 
 def _refuse_two_libraries(place: bytes) -> None:
-    """Locks belong to a process: two copies of SQLite in one do not see each other's, and drop them."""
+    """Raise UsageError if another SQLite in this process has it open: the two would drop each other's locks."""
     if place not in _held and descriptors(place):
         raise UsageError(
-            f"this process has {text_of(place)} open already, through a connection that is not ours, and the two "
-            "would not see each other's locks; nothing was begun",
-            hint="close that connection first; `with sqlite3.connect(…)` alone does not",
+            f"this process already has {text_of(place)} open through another connection, and the two would not see "
+            "each other's locks; nothing was begun",
+            hint="close that connection first; `with sqlite3.connect(…)` does not close it",
         )
 
 
@@ -148,5 +150,5 @@ def _explained(place: bytes, error: apsw.Error) -> TakebackError:
             retryable=True,
         )
     if isinstance(error, apsw.ConstraintError):
-        return UsageError(f"what was written to {name} breaks a rule of it: {error}. Nothing of it was kept")
+        return UsageError(f"a change to {name} violates a constraint: {error}. Nothing was written")
     return BackendError(f"{name} could not be used: {error}. Nothing was written")

@@ -1,4 +1,4 @@
-"""Putting a database back under SQLite's own locks, so that whoever has it open sees it at their next transaction."""
+"""Putting a database back under SQLite's own locks, so that programs that have it open notice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from takeback.core.codec import text_of
 from takeback.resources.sqlite import own_files, rows
 from takeback.resources.sqlite.image import HEADER_BYTES, SUFFIXES, ImageData, is_wal
 from takeback.resources.sqlite.own_files import descriptors
-from takeback.resources.sqlite.reading import connect, finish, pages
+from takeback.resources.sqlite.reading import connect, finish, in_words, pages
 from takeback.resources.sqlite.schema import Clash, objects, value
 from takeback.system import crash_points, durable
 from takeback.system.beneath import folder_of
@@ -35,45 +35,48 @@ EMPTIED = crash_points.crash_point("sqlite-emptied")
 MOVED = "it was changed since the plan was made"
 
 
-TAKEN = "something else has its place"
+TAKEN = "something else is in its place"
 
 
 class _WrittenMeanwhile(Exception):
-    """Somebody else wrote."""
+    """Someone else wrote to the database."""
 
 
 def put(path: bytes, image: bytes, expected: str, scratch: bytes, *, wal: bool) -> str:
-    """Make a database equal to an image, if it still is what is expected; else say why not.
+    """Make a database equal to an image, if it still is as expected. Return why not if that fails.
 
-    `scratch` is the place of an empty file.
+    `scratch` is the path of an empty file.
     """
     return _patiently(lambda: _put(path, image, expected, scratch, wal=wal))
 
 
 def move(path: bytes, base: bytes, goal: bytes) -> str:
-    """Take to a database, in which others go on writing, what leads from one image to another; else say why not."""
+    """Apply the difference between two images to a database that others keep writing to.
+
+    Return why not if that fails.
+    """
     return _patiently(lambda: _move(path, base, goal))
 
 
 def remove(path: bytes, expected: str, scratch: bytes, visible: bytes) -> str:
-    """Remove a database with all that is beside it, if it still is what is expected; else say why not.
+    """Remove a database with all files beside it, if it still is as expected. Return why not if that fails.
 
-    In WAL mode whoever has it open would go on writing to a file that is gone. It is then kept in the folder
-    `visible`, which is said.
+    In WAL mode a program that has it open would go on writing to a deleted file. Then the database is moved to the
+    folder `visible`, and the returned text says so.
     """
     return _patiently(lambda: _remove(path, expected, scratch, visible))
 
 
 def empty(path: bytes, expected: str, scratch: bytes) -> str:
-    """Make a file of no bytes of a database, if it still is what is expected; else say why not.
+    """Turn a database into an empty file, if it still is as expected. Return why not if that fails.
 
-    It stays the same file: whoever has it open finds no tables in it, and goes on with it.
+    It stays the same file: a program that has it open finds no tables in it, and continues to use it.
     """
     return _patiently(lambda: _empty(path, expected, scratch))
 
 
 def fill(path: bytes, image: bytes) -> str:
-    """Make a database equal to an image of a file of no bytes; else say why not."""
+    """Turn an empty file into a database equal to an image. Return why not if that fails."""
     return _patiently(lambda: _fill(path, image))
 
 
@@ -86,11 +89,11 @@ def _patiently(do: Callable[[], str]) -> str:
             return MOVED
         except (apsw.BusyError, apsw.LockedError, apsw.ProtocolError):
             if time.monotonic() > deadline:
-                return "another process is in the middle of a transaction in it, for too long"
+                return "another process has had a transaction open in it for too long"
         except apsw.Error as error:
-            return f"SQLite could not write it: {error}"
+            return f"SQLite could not write it: {in_words(error)}"
         except OSError as error:
-            return f"it could not be written: {error.strerror or error}"
+            return f"it could not be written: {in_words(error)}"
         time.sleep(_POLL_S)
 
 
@@ -105,12 +108,12 @@ def _put(path: bytes, image: bytes, expected: str, scratch: bytes, *, wal: bool)
         if db.pragma("journal_mode") == "wal" and (other_pages or not wal):
             said = _leave_wal(db)
             if said and other_pages:
-                return f"its pages have another size now, and {said}"
+                return f"its page size has changed, and {said}"
             before = _expect(db, path, expected, scratch)
         crash_points.reach(EXPECTED)
         with db.backup("main", source, "main") as backup:
-            backup.step(0)  # no page, but the lock: one page may be all there is
-            # From here on nobody else can write. What they wrote since we looked shows in the files.
+            backup.step(0)  # no page, only the lock: one page may be all there is
+            # From here on no one else can write. What was written since we looked shows in the files.
             if _fingerprint(path) != before:
                 raise _WrittenMeanwhile
             crash_points.reach(WRITING)
@@ -129,7 +132,7 @@ def _move(path: bytes, base: bytes, goal: bytes) -> str:
         db.pragma("synchronous", "full")
         rows.beside(db, base=base, goal=goal)
         if objects(db, "base") != objects(db, "goal"):
-            return f"{MOVED}, and its tables were changed, too"
+            return f"{MOVED}, and its tables were changed too"
         db.execute("BEGIN IMMEDIATE")
         rows.move(db, "base", "goal")
         crash_points.reach(MOVING)
@@ -147,9 +150,9 @@ def _remove(path: bytes, expected: str, scratch: bytes, visible: bytes) -> str:
     try:
         if not _is_alone(db, path):
             return _set_aside(path, expected, scratch, visible)
-        # What is in the log goes into the file first: without its log it is then still what it was.
+        # Move the content of the log into the file first: then the file is complete without its log.
         if value(db, "PRAGMA wal_checkpoint(TRUNCATE)"):
-            raise apsw.BusyError("somebody reads from its log")
+            raise apsw.BusyError("another process reads from its log")
         before = _expect(db, path, expected, scratch)
         db.execute("BEGIN EXCLUSIVE")
         if _fingerprint(path) != before:
@@ -165,7 +168,7 @@ def _remove(path: bytes, expected: str, scratch: bytes, visible: bytes) -> str:
 
 
 def _is_alone(db: apsw.Connection, path: bytes) -> bool:
-    """Whether nobody else has a database in WAL mode open, nor can before this connection is closed.
+    """Return True if no one else has a WAL database open, nor can open it before this connection is closed.
 
     Without a log it does not matter: SQLite refuses to write to a file that has lost its name.
     """
@@ -180,7 +183,7 @@ def _is_alone(db: apsw.Connection, path: bytes) -> bool:
 
 
 def _set_aside(path: bytes, expected: str, scratch: bytes, visible: bytes) -> str:
-    """Give a database that others have open another name, with its log, which they go on writing to."""
+    """Rename a database that others have open, together with the log that they keep writing to."""
     db = connect(path, write=True)
     try:
         before = _expect(db, path, expected, scratch)
@@ -196,11 +199,11 @@ def _set_aside(path: bytes, expected: str, scratch: bytes, visible: bytes) -> st
         db.close(True)
     durable.sync_folder(visible)
     durable.sync_folder(os.path.dirname(path))
-    return f"another program has it open, and goes on writing to what is now {text_of(name)}"
+    return f"another program has it open and continues to write to it as {text_of(name)}"
 
 
 def _named_again(path: bytes, folder: bytes) -> bytes:
-    """A second name for a database, the log first: from then on it is whole under either."""
+    """Give a database a second name, the log first: from then on it is complete under either name."""
     for number in range(1, 1000):
         name = b"takeback-rescued-%d-%s" % (number, os.path.basename(path)[:200])
         made = os.path.join(folder, name)
@@ -210,7 +213,7 @@ def _named_again(path: bytes, folder: bytes) -> bytes:
             if os.path.lexists(path + end):
                 os.link(path + end, made + end, follow_symlinks=False)
         return name
-    raise OSError(errno.EEXIST, "there is no name left for a rescued file")
+    raise OSError(errno.EEXIST, "no name is left for a rescued file")
 
 
 def _empty(path: bytes, expected: str, scratch: bytes) -> str:
@@ -223,7 +226,7 @@ def _empty(path: bytes, expected: str, scratch: bytes) -> str:
             before = _expect(db, path, expected, scratch)
             if said:
                 _drop_everything(db, path, before)
-                return f"it is an empty database now instead of an empty file, because {said}"
+                return f"it is now an empty database instead of an empty file, because {said}"
         crash_points.reach(EMPTYING)
         db.execute("BEGIN EXCLUSIVE")
         if _fingerprint(path) != before:
@@ -239,11 +242,11 @@ def _empty(path: bytes, expected: str, scratch: bytes) -> str:
 
 
 def _drop_everything(db: apsw.Connection, path: bytes, before: tuple[bytes, ...]) -> None:
-    """Leave a database without tables, where SQLite does not let it become a file of no bytes."""
+    """Leave a database without tables, if SQLite does not let it become an empty file."""
     source = apsw.Connection(":memory:")
     try:
         source.pragma("page_size", db.pragma("page_size"))
-        # A database that was never written has no page, and the backup of it no first step.
+        # A database that was never written has no page, and its backup no first step.
         source.execute("CREATE TABLE passing (a); DROP TABLE passing; VACUUM")
         with db.backup("main", source, "main") as backup:
             backup.step(0)
@@ -274,7 +277,7 @@ def _fill(path: bytes, image: bytes) -> str:
 
 
 def make(path: bytes, image: bytes, kept: ImageData, mtime_ns: int) -> str:
-    """Put a database where there is nothing; else say why not."""
+    """Create a database where nothing exists. Return why not if that fails."""
     try:
         with folder_of(path) as folder:
             name = os.path.basename(path)
@@ -295,7 +298,7 @@ def make(path: bytes, image: bytes, kept: ImageData, mtime_ns: int) -> str:
 
 
 def link(path: bytes, to: bytes) -> str:
-    """Give a database another name, where there is nothing; else say why not."""
+    """Give a database another name, where nothing exists. Return why not if that fails."""
     try:
         with folder_of(path) as folder, folder_of(to) as other:
             names = os.path.basename(path), os.path.basename(to)
@@ -311,18 +314,18 @@ def link(path: bytes, to: bytes) -> str:
 
 
 def _in_the_way(name: bytes, folder: int) -> str:
-    """What lies beside the place of a database, and would be read into it."""
+    """Return a text about a file beside the path of a database that SQLite would read into it."""
     for suffix in SUFFIXES:
         try:
             if os.stat(name + suffix, dir_fd=folder, follow_symlinks=False).st_size:
-                return f"{text_of(name + suffix)} lies there, and would be read into it"
+                return f"{text_of(name + suffix)} exists there, and SQLite would read it into the database"
         except FileNotFoundError:
             continue
     return ""
 
 
 def _leave_wal(db: apsw.Connection) -> str:
-    """Go back to a journal; where others have the database open, SQLite does not let us."""
+    """Leave WAL mode. Return why not if others have the database open, in which case SQLite refuses."""
     try:
         db.pragma("journal_mode", "delete")
     except apsw.BusyError:
@@ -331,7 +334,7 @@ def _leave_wal(db: apsw.Connection) -> str:
 
 
 def _expect(db: apsw.Connection, path: bytes, expected: str, scratch: bytes) -> tuple[bytes, ...]:
-    """Look whether it still is what is expected; gives what tells the next write."""
+    """Raise _WrittenMeanwhile if it is not as expected. Return a fingerprint that changes with the next write."""
     db.execute("BEGIN")
     try:
         db.pragma("schema_version")
@@ -346,9 +349,9 @@ def _expect(db: apsw.Connection, path: bytes, expected: str, scratch: bytes) -> 
 
 
 def _fingerprint(path: bytes) -> tuple[bytes, ...]:
-    """What every commit changes: a counter in the database's header, another one in the index of its log.
+    """Return what every commit changes: a counter in the database's header, and one in the index of its log.
 
-    Read through the descriptors that SQLite has: closing one of our own would drop the locks on the file.
+    Read through SQLite's own descriptors: closing one of ours would drop the locks on the file.
     """
     return (_peek(path, HEADER_BYTES), _peek(path + SUFFIXES[1], _SHM_HEADER_BYTES))
 

@@ -1,7 +1,7 @@
 """Programs in plain text: which language they are in, and what they say that they run.
 
 A shell script is read like a line, and Python by its own grammar. Of other languages only the calls are found that
-run a command which stands there as a text; so whoever asks takes such a program to be unknown besides.
+run a command which stands there as a text; so the caller always treats such a program as unknown too.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SOURCE_MAX = 100_000
 
 
 def language_of(text: str, name: str = "") -> str:
-    """The language of a script by its first line, else by the end of its name; without either it is the shell's."""
+    """Return the language of a script by its first line, or by its file extension; shell if it has neither."""
     first = text[:200].partition("\n")[0]
     if first.startswith("#!"):
         words = re.sub(r"^#!\s*(?:\S*/)?(?:env\s+(?:-S\s*|-\S+\s+|\w+=\S*\s+)*)?", "", first).split()
@@ -68,7 +68,7 @@ def language_of(text: str, name: str = "") -> str:
 
 
 def judge(sink: Sink, text: str, language: str, folders: Folders, words: tuple[str, ...]) -> None:
-    """Say what a program in another language than the shell's does, as far as it is found."""
+    """Report what a program in another language than the shell does, as far as it can be found."""
     if len(text) > SOURCE_MAX:
         sink.say(Reach.UNKNOWN, words, "(limit)", "its program is too long to be read", limit=True)
         return
@@ -104,7 +104,7 @@ def _files(sink: Sink, text: str, language: str, folders: Folders, words: tuple[
 
 
 def _commands(text: str, language: str) -> Iterator[tuple[int, list[str]]]:
-    """Each command that stands in a program, with its line: one text for the shell, or a program and its words."""
+    """Yield each command in a program, with its line number: a text for the shell, or a program and its words."""
     if language == AWK:
         for match in _AWK.finditer(text):
             yield _line_at(text, match.start()), [_plain(next(filter(None, match.groups()), ""), language)]
@@ -124,7 +124,7 @@ def _line_at(text: str, at: int) -> int:
 
 
 def _plain(text: str, language: str) -> str:
-    """What a text in quotes says. What is put into it when the program runs is a hole."""
+    """Return the content of a quoted text. What is inserted when the program runs is a hole."""
     holes = {SCRIPT: r"\$\{[^}]*\}", PERL: r"#\{[^}]*\}|[$@]\{?\w+(?:\[\w*\])?\}?"}.get(language)
     plain = as_given(re.sub(holes, HOLE, text) if holes else text)
     return re.sub(r"\\(.)", lambda match: {"n": "\n", "t": "\t"}.get(match[1], match[1]), plain)
@@ -134,7 +134,7 @@ def _plain(text: str, language: str) -> str:
 
 
 def npm_scripts(text: str, name: str) -> list[tuple[str, str]]:
-    """The lines of package.json that run for a script, in their order, each with its name."""
+    """Return the lines of package.json that run for a script, in their order, each with its name."""
     try:
         scripts = json.loads(text).get("scripts", {})
     except (ValueError, AttributeError, RecursionError):
@@ -148,7 +148,7 @@ _VARIABLE = re.compile(r"^\s*(?:export\s+|override\s+)*([A-Za-z_]\w*)\s*[:?+]{0,
 
 
 def recipes(text: str, targets: list[str]) -> list[tuple[int, str]]:
-    """The lines of a makefile that run for these targets, or for its first one, with what they need before."""
+    """Return the lines of a makefile that run for these targets, or for its first one, with what they need before."""
     needs, lines, variables = dict[str, list[str]](), dict[str, list[tuple[int, str]]](), dict[str, str]()
     here: list[str] = []
     for number, line in _logical_lines(text):
@@ -175,7 +175,7 @@ def recipes(text: str, targets: list[str]) -> list[tuple[int, str]]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with those that they go on in, each with the number of its first one."""
+    """Yield lines joined with their continuations, each with the number of its first line."""
     begun, parts = 0, list[str]()
     for number, line in enumerate(text.split("\n"), 1):
         begun = begun if parts else number
@@ -188,7 +188,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _made(line: str, variables: dict[str, str]) -> str:
-    """A line of a recipe, with the variables that the makefile sets to a plain text."""
+    """Return a line of a recipe, with the variables that the makefile sets to a plain text."""
 
     def one(match: re.Match[str]) -> str:
         if match[0] == "$$":

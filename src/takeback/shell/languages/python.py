@@ -1,7 +1,7 @@
 """What a Python program says that it does: the commands it runs, the paths it writes, what it sends.
 
 It is found by the names that its words have: of modules, of functions, of texts that stand in the program. What is
-done in another way is not found, so whoever asks takes a program of Python to be unknown besides.
+done in another way is not found, so the caller always treats a Python program as unknown too.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ENDS = {"os.kill", "os.killpg", "signal.pthread_kill"}
 
 
 def judge(sink: Sink, text: str, folders: Folders, words: tuple[str, ...]) -> None:
-    """Say what the program does, as far as it is found."""
+    """Report what the program does, as far as it can be found."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -67,7 +67,7 @@ def judge(sink: Sink, text: str, folders: Folders, words: tuple[str, ...]) -> No
 
 
 class _Names(msgspec.Struct):
-    """What the names of a program mean, as far as that is plain."""
+    """The meaning of the names in a program, where it is unambiguous."""
 
     dotted: dict[str, str] = {}
     """Names that stand for a module, or for something in one."""
@@ -193,7 +193,7 @@ class _Program:
     # What an expression means
 
     def _dotted(self, node: ast.expr) -> str:
-        """`subprocess.run`, however it was imported; empty where that is not plain."""
+        """Return the dotted name, such as `subprocess.run`, however it was imported; empty if it is ambiguous."""
         if isinstance(node, ast.Name) and self._names.values.get(node.id) is None:
             return self._names.dotted.get(node.id, node.id)
         match self._set_to(node):
@@ -210,7 +210,7 @@ class _Program:
         return ""
 
     def _set_to(self, node: ast.expr) -> ast.expr:
-        """What a name is set to, if it is; through a few other names."""
+        """Return what a name is set to, if it is; through a few other names."""
         for _ in range(8):
             value = self._names.values.get(node.id) if isinstance(node, ast.Name) else None
             if value is None:
@@ -219,7 +219,7 @@ class _Program:
         return ast.Constant(None) if isinstance(node, ast.Name) else node
 
     def _text(self, node: ast.expr) -> str:
-        """A text of the program as a word; a hole where it is not plain, or too long."""
+        """Return a text of the program as a word; a hole where it is not plain, or too long."""
         if not isinstance(node, ast.Name):
             text = self._put_together(node)
             return text if len(text) <= TEXT_MAX else HOLE
@@ -250,7 +250,7 @@ class _Program:
         return HOLE
 
     def _path(self, node: ast.expr) -> str | None:
-        """A path that is put together of texts; None for anything else."""
+        """Return a path that is composed of texts; None for anything else."""
         node = self._set_to(node)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             left = self._path(node.left)

@@ -1,4 +1,4 @@
-"""Programs whose words are a language of their own, which a table of options cannot tell."""
+"""Programs whose words are a language of their own, which a table of options cannot describe."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ReadCommand(msgspec.Struct, frozen=True):
     stdin: str | None = None
 
     def means(self, word: str) -> tuple[str, ...]:
-        """What the rule says of a word that is an option."""
+        """Return what the rule says of a word that is an option."""
         return spelling(self.options).meaning.get(word, ())
 
     def say(self, reach: Reach, why: str, *, local: bool = False) -> None:
@@ -46,7 +46,7 @@ class ReadCommand(msgspec.Struct, frozen=True):
         somewhere: bool = False,
         makes: bool = False,
     ) -> None:
-        """A path that it writes, here or in other folders."""
+        """Report a path that it writes, here or in other folders."""
         where = folders or self.folders
         self.sink.touch(word, where, self.words, self.rule, deletes=deletes, somewhere=somewhere, makes=makes)
 
@@ -157,7 +157,7 @@ def tar(told: ReadCommand) -> None:
 
 
 def _tar_beside(told: ReadCommand, given: Given, folders: Folders) -> None:
-    """What it writes or deletes besides its archive and what is in it."""
+    """Report what tar writes or deletes in addition to its archive and the archive's content."""
     for file in given.values("notes"):
         told.touch(file)
     if given.has("removes"):
@@ -166,7 +166,7 @@ def _tar_beside(told: ReadCommand, given: Given, folders: Folders) -> None:
 
 
 def _new_style(words: list[str]) -> list[str]:
-    """`tar xzf a.tgz` as `tar -x -z -f a.tgz`."""
+    """Return `tar xzf a.tgz` as `tar -x -z -f a.tgz`."""
     if not words or words[0].startswith("-"):
         return words
     letters, rest = words[0], words[1:]
@@ -184,7 +184,7 @@ def _new_style(words: list[str]) -> list[str]:
 
 
 def is_plain_setting(text: str) -> bool:
-    """Whether a setting of git, with or without a value, makes no other program run."""
+    """Return whether a setting of git, with or without a value, makes no other program run."""
     name = text.partition("=")[0]
     return is_known(name) and is_plain(name.lower())
 
@@ -199,7 +199,7 @@ def git_config(told: ReadCommand) -> None:
     if reads or (not verb and len(operands) < 2 and not told.given.has("sets")):
         return
     if not operands or not is_plain_setting(operands[0]):
-        told.say(Reach.UNKNOWN, "this setting may make other commands of what follows")
+        told.say(Reach.UNKNOWN, "this setting may change what the following commands run")
     file = next(iter(told.given.values("file")), "")
     if told.given.has("global"):
         file = "~/.gitconfig"
@@ -251,7 +251,7 @@ def httpie(told: ReadCommand) -> None:
 
 
 def sourced(told: ReadCommand) -> None:
-    """A file that runs in this shell: what it sets, or where it goes, holds for what follows."""
+    """Judge a sourced file: its variables and its folder apply to what follows."""
     file = told.given.operands[0] if told.given.operands else ""
     if file in ("/dev/stdin", "/dev/fd/0") and told.stdin is not None:
         told.sink.line(told.stdin, told.folders, told.words)
@@ -273,7 +273,7 @@ _NPM_NAMED = {
 
 
 def npm(told: ReadCommand) -> None:
-    """`npm run NAME`, and whatever runs scripts of package.json by their names."""
+    """Judge `npm run NAME` and other programs that run scripts of package.json."""
     operands = [word for word in told.given.operands if is_known(word)]
     name = operands[0] if operands else ""
     if name in _NPM_RUNS:
@@ -289,7 +289,7 @@ def npm(told: ReadCommand) -> None:
 
 
 def make(told: ReadCommand) -> None:
-    """The recipes of a makefile, for the targets that are named."""
+    """Judge the recipes of a makefile for the named targets."""
     folders = told.folders
     for folder in told.given.values("folder"):
         folders = told.sink.moved(folder, folders)
@@ -309,7 +309,7 @@ def alias(told: ReadCommand) -> None:
     for word in told.given.operands:
         name, equals, line = word.partition("=")
         if equals:
-            told.say(Reach.UNKNOWN, f"{name} is another command from now on")
+            told.say(Reach.UNKNOWN, f"{name} becomes another command")
             told.sink.line(line, told.folders, told.words)
 
 

@@ -18,7 +18,7 @@ SCRIPTS_MAX = 30
 
 
 class SourcePosition(msgspec.Struct, frozen=True):
-    """What is read just now: a file with its line. Without a name it is the line itself."""
+    """The place being read: a file and its line. Without a name it is the command line itself."""
 
     file: str = ""
     line: int = 0
@@ -41,13 +41,13 @@ class Scripts:
         """Files that the line itself writes, with what it writes."""
 
     def apart(self) -> Scripts:
-        """Scripts that are run apart from those of the line, with what the line writes into them."""
+        """Return scripts that run separately from those of the line, with what the line writes into them."""
         other = Scripts(self._ground)
         other._texts = self._texts
         return other
 
     def text_of(self, word: str, folder: str | None) -> tuple[str, str] | None:
-        """The path and the text of a file, if it is one of the workspace: as it is, or as the line writes it."""
+        """Return path and text of a file of the workspace, as it is or as the line writes it."""
         at = place(self._ground, word, folder)
         if at is None or at.reach is not Reach.RESTORABLE or not at.exact:
             return None
@@ -57,11 +57,11 @@ class Scripts:
         return None if text is None else (at.path, text)
 
     def name(self, path: str) -> str:
-        """A file for human eyes."""
+        """Return the name of a file for people."""
         return path.removeprefix(f"{self._ground.root}/")
 
     def begin(self, path: str, text: str, folders: Folders) -> bool:
-        """Whether a text of a file is still to be read."""
+        """Return whether a text of a file is still to be read."""
         texts = self._judged.setdefault(path, set())
         if (path, folders) in self._read and text in texts:
             return False
@@ -89,7 +89,7 @@ class Scripts:
                 self._texts.pop(at.path, None)
 
     def copied(self, words: Sequence[str], folders: Folders) -> None:
-        """The same for a file that is copied or moved."""
+        """Remember the text of a file that is copied or moved."""
         operands = [word for word in words[1:] if not word.startswith("-")]
         if words[0] not in ("cp", "mv", "ln", "install") or len(operands) != 2 or len(folders) != 1:
             return
@@ -99,7 +99,7 @@ class Scripts:
                 self._texts[path] = found[1]
 
     def changed(self, touched: Iterable[Touched]) -> str:
-        """A script of which another text may run than was read: something else in the line writes it."""
+        """Return a script whose text may differ when it runs, because something else in the line writes it."""
         for path, texts in self._judged.items():
             written = self._texts.get(path)
             if written not in texts if written is not None else any(_covers(one, path) for one in touched):
@@ -117,7 +117,7 @@ def _covers(touched: Touched, path: str) -> bool:
 
 
 def printed(simple: Simple) -> str | None:
-    """What a command prints, where its words say it."""
+    """Return what a command prints, if its words say so."""
     name, *words = simple.words
     if name == "cat" and not words:
         return simple.stdin

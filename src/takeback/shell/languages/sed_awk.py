@@ -16,7 +16,7 @@ _FLAGS = re.compile(r"[gpiImM0-9]*")
 
 
 def is_plain_sed(script: str) -> bool:
-    """Whether a script neither writes files nor runs anything. A script that is not understood is not plain."""
+    """Return whether a script neither writes files nor runs anything. False for a script that is not understood."""
     if not is_known(script):
         return False
     at = 0
@@ -36,7 +36,7 @@ def is_plain_sed(script: str) -> bool:
 
 
 def _command(script: str, at: int) -> int | None:
-    """Where the command at this place ends, if it is a plain one."""
+    """Return where the command at this place ends, if it is a plain one."""
     letter = script[at : at + 1]
     if letter in ("s", "y") and at + 1 < len(script) and script[at + 1] not in "\\\n":
         return _substitution(script, at)
@@ -62,7 +62,7 @@ def _substitution(script: str, at: int) -> int | None:
 
 
 def commands_of_sed(script: str) -> list[str]:
-    """What a script may run: by `e`, or as the text of a substitution with that flag."""
+    """Return what a script may run: by `e`, or as the text of a substitution with that flag."""
     found = re.findall(r"(?:^|[\s;{}\d$/!])e\s+([^\n]+)", script)
     for match in re.finditer(r"s([^\w\s\\])((?:\\.|(?!\1).)*)\1((?:\\.|(?!\1).)*)\1\w*e", script):
         found.append(match[3])
@@ -70,10 +70,10 @@ def commands_of_sed(script: str) -> list[str]:
 
 
 def files_of_sed(script: str) -> list[str]:
-    """The files that a script may write."""
+    """Return the files that a script may write."""
     return re.findall(r"(?:^|[\s;{}\d$/!|gpI])[wW]\s+([^\n;}]+)", script)
 
 
 def is_plain_awk(program: str) -> bool:
-    """Whether a program has no way to a file or to another program. A comparison with > is not told apart."""
+    """Return whether a program cannot reach a file or another program. A comparison with > counts as writing."""
     return is_known(program) and not re.search(r"system|[|>@]|getline|close|fflush|extension", program)

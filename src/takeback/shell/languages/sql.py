@@ -1,4 +1,4 @@
-"""What a text of SQL would do to a database: read it, or more than that."""
+"""The judge of SQL: whether a text only reads a database, or does more."""
 
 from __future__ import annotations
 
@@ -103,14 +103,14 @@ _OF_ROWS = {"insert", "update", "delete", "truncate", "merge", "into"}
 
 
 def changes_rows_only(text: str) -> bool:
-    """Whether all that it changes are rows of tables, as far as its words tell."""
+    """Return whether, judging by its words, it changes only rows of tables."""
     words = re.findall(r"[a-z_]+", _SKIPPED.sub(" 0 ", text).lower())
     made = words.count("into") > words.count("insert") + words.count("merge")  # SELECT INTO makes a table
     return HOLE not in text and "\\" not in text and not made and not (_WRITES & set(words)) - _OF_ROWS
 
 
 def judge(text: str) -> tuple[Reach, str]:
-    """How far it reaches, and why."""
+    """Return how far it reaches, and why."""
     plain = _SKIPPED.sub(" 0 ", text)
     if writes := [word for word in re.findall(r"[a-z_]+", plain.lower()) if word in _WRITES]:
         return Reach.IRREVERSIBLE, f"{writes[0].upper()}: changes a database"

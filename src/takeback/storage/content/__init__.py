@@ -1,1 +1,1 @@
-"""Content: what was in every file, by its digest."""
+"""The content of every file, by its digest."""

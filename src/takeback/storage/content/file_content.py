@@ -1,14 +1,14 @@
-"""What is in a file, as blobs.
+"""The content of a file, as blobs.
 
 A file of up to 4 MiB is one blob. A larger one is cut into blocks of 64 KiB, and a list names 256 of them; a
-list of lists names 256 lists, and so on until one list names all. So a changed page costs one block and a
-list of each level, at most 8 KiB each. The name of the file's content is that of its top list.
+list of lists names 256 lists, and so on until one list names all. So changing one page costs one block and
+one list per level, at most 8 KiB each. The name of the file's content is that of its top list.
 
     list = "TBL1", level u8, 3 zero bytes, bytes it covers u64, names (32 bytes each)
 
-The names in a list of level 1 are those of blocks, above it those of lists one level down. A stretch of zeros
-is named by 32 zero bytes, on any level, and is not stored: a sparse file costs what its data cost. It is
-named so whether it was a hole or not, so equal bytes always have equal names.
+The names in a list of level 1 are those of blocks, above that those of lists one level down. A stretch of zeros
+is named by 32 zero bytes, on any level, and is not stored: a sparse file costs only its data. Holes and written
+zeros get the same name, so equal bytes always have equal names.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WHOLE_BYTES_MAX = 4 << 20
 BLOCK_BYTES = 64 << 10
 FAN_OUT = 256
 ZERO = bytes(DIGEST_BYTES)
-"""Names bytes that are all zero, however many."""
+"""Names any number of zero bytes."""
 
 _MAGIC = b"TBL1"
 _HEAD = Struct("<4sB3xQ")
@@ -40,9 +40,9 @@ _LISTED = "-list"
 _FAR = sys.maxsize
 
 Put = Callable[[bytes | memoryview], bytes]
-"""Keeps bytes and returns their digest."""
+"""Stores bytes and returns their digest."""
 Get = Callable[[bytes], bytes]
-"""Returns the bytes of a digest, proved."""
+"""Returns the bytes of a digest, verified."""
 
 _Read = Callable[[int, int], bytes | memoryview]
 _HasData = Callable[[int, int], bool]
@@ -56,13 +56,13 @@ class Content(msgspec.Struct, frozen=True, array_like=True, gc=False):
     listed: bool = False
 
     def __str__(self) -> str:
-        """The form for journals and people: equal for equal bytes, and other for a list than for a blob."""
+        """Return the form for journals and people: equal for equal bytes, and different for a list and a blob."""
         text = text_name(self.name)
         return f"{ALGORITHM}{_LISTED}{text.removeprefix(ALGORITHM)}" if self.listed else text
 
 
 def parse(text: str, size: int) -> Content:
-    """The content that was written as this text."""
+    """Return the content that `str` turned into this text."""
     prefix = f"{ALGORITHM}{_LISTED}:"
     listed = text.startswith(prefix)
     return Content(raw_name(text.replace(prefix, f"{ALGORITHM}:", 1) if listed else text), size, listed)
@@ -72,7 +72,7 @@ def parse(text: str, size: int) -> Content:
 
 
 def put_bytes(put: Put, data: bytes) -> Content:
-    """Store what is in memory, as a file of these bytes would be stored."""
+    """Store bytes in memory as a file with these bytes would be stored."""
     if len(data) <= WHOLE_BYTES_MAX:
         return Content(put(data), len(data))
     view = memoryview(data)
@@ -80,27 +80,27 @@ def put_bytes(put: Put, data: bytes) -> Content:
 
 
 def put_file(put: Put, fd: int, size: int) -> Content:
-    """Store the first `size` bytes of an open file. The caller finds out whether it changed meanwhile."""
+    """Store the first `size` bytes of an open file. The caller checks whether it changed meanwhile."""
     if size <= WHOLE_BYTES_MAX:
         data = os.pread(fd, size, 0)
         return Content(put(data), len(data))
 
     def read(start: int, end: int) -> bytes:
-        # Where a file shrank while we read, zeros do: its changed key makes the caller try again.
+        # If the file shrank while we read, pad with zeros: its changed key makes the caller try again.
         return os.pread(fd, end - start, start).ljust(end - start, b"\0")
 
     return _store_listed(put, size, read, _Holes(fd).has_data)
 
 
 class _Holes:
-    """Where a sparse file has data, so that its holes are not read. To be asked in rising order."""
+    """The data ranges of a sparse file, so that its holes are not read. Must be queried in ascending order."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._from = self._to = 0
 
     def has_data(self, start: int, end: int) -> bool:
-        """Whether there may be something else than zeros."""
+        """Return False if the range contains only zeros."""
         if start >= self._to:
             self._look(start)
         return self._from < end
@@ -110,7 +110,7 @@ class _Holes:
             self._from = os.lseek(self._fd, start, os.SEEK_DATA)
             self._to = os.lseek(self._fd, self._from, os.SEEK_HOLE)
         except OSError as error:
-            # No data follows; or the file system cannot tell, so all of it counts as data.
+            # No data follows; or the file system does not report holes, so everything counts as data.
             self._from = _FAR if error.errno == errno.ENXIO else start
             self._to = _FAR
 
@@ -135,12 +135,12 @@ def _store_listed(put: Put, size: int, read: _Read, has_data: _HasData) -> Conte
     top = 1
     while _span(top) < size:
         top += 1
-    # The top list is kept even if all is zero: it says how much.
+    # The top list is stored even if everything is zero: it records the size.
     return Content(put_list(top, size, names_of(top, 0, size)), size, listed=True)
 
 
 def _span(level: int) -> int:
-    """How many bytes a name of this level covers at most."""
+    """Return how many bytes a name of this level covers at most."""
     return int(BLOCK_BYTES * FAN_OUT**level)
 
 
@@ -148,7 +148,7 @@ def _span(level: int) -> int:
 
 
 def extents(get: Get, content: Content) -> Iterator[bytes | int]:
-    """The content in order: pieces of data, and for zeros that were not stored their number."""
+    """Yield the content in order: pieces of data, and numbers of zeros that were not stored."""
     if not content.listed:
         yield get(content.name)
         return
@@ -188,7 +188,7 @@ def _bad_list(name: bytes, problem: str) -> CorruptionError:
 
 
 def read(get: Get, content: Content) -> Iterator[bytes]:
-    """The content in pieces, zeros included."""
+    """Yield the content in pieces, including zeros."""
     for extent in extents(get, content):
         if isinstance(extent, bytes):
             yield extent
@@ -198,7 +198,7 @@ def read(get: Get, content: Content) -> Iterator[bytes]:
 
 
 def write_file(get: Get, content: Content, fd: int, *, sparse: bool = False) -> None:
-    """Fill an empty file. Zeros that were not stored become holes; with `sparse` other zero pages do too."""
+    """Fill an empty file. Zeros that were not stored become holes; with `sparse`, other zero pages do too."""
     at = written = 0
     for extent in extents(get, content):
         if isinstance(extent, int):
@@ -215,7 +215,7 @@ def write_file(get: Get, content: Content, fd: int, *, sparse: bool = False) -> 
 
 
 def _data_pieces(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The stretches of pages that are not all zero."""
+    """Yield the stretches of pages that are not all zero."""
     view, start = memoryview(data), 0
     for at in range(0, len(data), _PAGE_BYTES):
         if view[at : at + _PAGE_BYTES] == _ZEROS[: min(_PAGE_BYTES, len(data) - at)]:
@@ -227,7 +227,7 @@ def _data_pieces(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def add_names(get: Get, content: Content, seen: set[bytes]) -> None:
-    """Add every blob that this content needs to `seen`; what is in it already is not looked at again."""
+    """Add every blob that this content needs to `seen`; what `seen` already contains is skipped."""
     if not content.listed:
         seen.add(content.name)
     elif content.name not in seen:

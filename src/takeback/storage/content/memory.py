@@ -1,4 +1,4 @@
-"""The content store in memory: the same promises but durability, for what need not outlive its process."""
+"""The content store in memory: the same guarantees except durability."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from takeback.storage.content.unshared import UnsharedStore
 
 
 class MemoryBlobs(UnsharedStore):
-    """Blobs in a dict. They live as long as their process, and no other process sees them."""
+    """Blobs in a dict. They live as long as their process, which no other process can read."""
 
     def __init__(self) -> None:
         self._blobs: dict[bytes, bytes] = {}
@@ -60,7 +60,7 @@ class MemoryBlobs(UnsharedStore):
         self,
         *,
         deep: bool = False,
-        progress: Progress = silent,  # noqa: ARG002  it is over at once
+        progress: Progress = silent,  # noqa: ARG002  it takes no time
     ) -> Iterator[Finding]:
         for digest, data in list(self._blobs.items()) if deep else ():
             if blake3(data).digest() != digest:
@@ -70,9 +70,9 @@ class MemoryBlobs(UnsharedStore):
         self,
         live: AbstractSet[bytes],
         *,
-        thorough: bool = False,  # noqa: ARG002  there is nothing that would not pay
-        copy_bytes_max: int | None = None,  # noqa: ARG002  and nothing to copy
-        progress: Progress = silent,  # noqa: ARG002  nor to wait for
+        thorough: bool = False,  # noqa: ARG002  everything dead is removed anyway
+        copy_bytes_max: int | None = None,  # noqa: ARG002  nothing is copied
+        progress: Progress = silent,  # noqa: ARG002  it takes no time
     ) -> Swept:
         dead = self._blobs.keys() - live
         freed = sum(len(self._blobs.pop(digest)) for digest in dead)

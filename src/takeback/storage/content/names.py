@@ -11,30 +11,30 @@ BLOB_BYTES_MAX = 1 << 30
 DIGEST_BYTES = 32
 
 KEEP_SHARE = 0.8
-"""A pack with more live bytes than this is not worth rewriting."""
+"""The live share above which a pack is not worth rewriting."""
 
 
 def text_name(digest: bytes) -> str:
-    """A digest as people and the journal see it."""
+    """Return a digest as people and the journal see it."""
     return f"{ALGORITHM}:{digest.hex()}"
 
 
 def raw_name(text: str) -> bytes:
-    """The digest that `text_name` wrote."""
+    """Return the digest that `text_name` turned into this text."""
     algorithm, _, digits = text.partition(":")
     try:
         digest = bytes.fromhex(digits)
     except ValueError:
         digest = b""
     if algorithm != ALGORITHM or len(digest) != DIGEST_BYTES:
-        raise UsageError(f"{text!r} is not the name of a content", hint=f"names look like {ALGORITHM}:8a3f…")
+        raise UsageError(f"{text!r} is not a content name", hint=f"names look like {ALGORITHM}:8a3f…")
     return digest
 
 
 def lost(digest: bytes) -> ContentGone:
     return ContentGone(
         f"the content {text_name(digest)} was pruned or is lost; nothing was changed",
-        hint="`takeback verify --deep` tells what is still there",
+        hint="`takeback verify --deep` shows what is still there",
     )
 
 
@@ -44,13 +44,13 @@ NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 def not_written(error: OSError) -> BackendError:
     kind = NoRoom if error.errno in NO_ROOM else BackendError
     return kind(
-        f"content could not be stored ({error.strerror}); what was put since the last sync is forgotten",
-        hint="make room on the disk (`takeback gc` removes what is not needed) and try again",
+        f"content could not be stored ({error.strerror}); content put since the last sync was discarded",
+        hint="free some space on the disk (`takeback gc` removes what is not needed) and try again",
     )
 
 
 def not_read(error: OSError) -> BackendError:
     return BackendError(
         f"the content store could not be read ({error.strerror}); nothing was changed",
-        hint=f"look at {error.filename}" if error.filename else "look at the disk",
+        hint=f"check {error.filename}" if error.filename else "check the disk",
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from blake3 import blake3
 
-from takeback.ports.content import FileId
+from takeback.ports.content import FileId, StoredFile
 from takeback.storage.content import file_content
 from takeback.storage.content.file_content import Content
 from takeback.storage.content.memory import MemoryBlobs
@@ -20,7 +20,7 @@ NO_FILE: FileId = (0, 0, 0, 0, 0)
 
 
 class StoredContents:
-    """The `Contents` port over a store of blobs. A name is a digest, with one byte more where it names a list."""
+    """The `Contents` port over a store of blobs. A name is a digest, plus one byte if it names a list."""
 
     def __init__(self, store: PackStore | MemoryBlobs) -> None:
         self._store = store
@@ -31,19 +31,14 @@ class StoredContents:
     def name(self, fd: int, size: int) -> bytes:
         return name_of(file_content.put_file(lambda data: blake3(data).digest(), fd, size))
 
-    def put_many(
-        self, files: Iterable[tuple[bytes, int]], root_fd: int
-    ) -> Iterator[tuple[bytes, bytes, FileId]]:
+    def put_many(self, files: Iterable[tuple[bytes, int]], root_fd: int) -> Iterator[StoredFile]:
         for found in self._ingested(files, root_fd):
             key = found.after
             if key is not None and found.content is not None and not found.torn and not found.errno:
-                yield (
-                    found.path,
-                    name_of(found.content),
-                    (key.dev, key.ino, key.size, key.mtime_ns, key.ctime_ns),
-                )
+                id = (key.dev, key.ino, key.size, key.mtime_ns, key.ctime_ns)
+                yield StoredFile(found.path, name_of(found.content), id, found.is_plain)
             else:
-                yield found.path, b"", NO_FILE
+                yield StoredFile(found.path, b"", NO_FILE, is_plain=False)
 
     def _ingested(self, files: Iterable[tuple[bytes, int]], root_fd: int) -> Iterator[Ingested]:
         if isinstance(self._store, PackStore):

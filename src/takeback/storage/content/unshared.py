@@ -1,4 +1,4 @@
-"""What a store of content does for other machines where there are none: nothing."""
+"""The sharing methods of a content store that is not shared: they do nothing."""
 
 from __future__ import annotations
 
@@ -13,39 +13,43 @@ from takeback.storage.content.names import lost
 
 
 class UnsharedStore(ABC):
-    """A store on one machine, which has nobody to share with. One that has overrides all of this."""
+    """A store on one machine, which shares with no other. A store that shares overrides all of this."""
 
     @abstractmethod
     def missing(self, names: Iterable[bytes]) -> set[bytes]:
-        """Return those of these names that are not kept on this machine."""
+        """Return the names that are not stored on this machine."""
 
     @cached_property
     def shelf(self) -> Shelf | None:
-        """Where what is no content can be put for other machines."""
+        """Storage that other machines can read, for data that is not content; None if there is none."""
         return None
 
     def share(self, progress: Progress = silent) -> Collection[int]:
-        """Bring all that is durable here to where other machines find it; nothing to do, if it is there.
+        """Send everything that is durable here to where other machines find it.
 
-        Gives the leases under which it may be named: a clean-up elsewhere ends them before it removes anything.
+        Return the fences under which records may name it: a clean-up elsewhere ends them before it removes
+        anything.
         """
         return ()
 
     def fetch(self, digests: Iterable[bytes], progress: Progress = silent) -> None:
-        """Have all of these on this machine, proved. Raises ContentGone if one is nowhere. Under the lock."""
+        """Make sure that all of these are on this machine, verified.
+
+        Raise ContentGone if one is lost. Under the lock.
+        """
         if missing := self.missing(digests):
             raise lost(next(iter(missing)))
 
     def shared_bytes(self) -> int:
-        """How much room it takes where it is shared, as far as this machine knows. Nobody is asked."""
+        """Return the size of the shared content, as far as this machine knows, without asking the bucket."""
         return 0
 
     def unshared(self, digests: Iterable[bytes]) -> set[bytes]:
-        """Those that other machines could not find."""
+        """Return the digests that other machines could not find."""
         return set(digests)
 
-    def renew(self) -> None:  # noqa: B027  one that shares with nobody has nothing to renew
-        """After a lease that `share` gave was lost: look at everything again under another one."""
+    def renew(self) -> None:  # noqa: B027  a store that is not shared has nothing to renew
+        """Look at everything again under a new lease, after one that `share` returned was lost."""
 
     def check_shared(
         self,
@@ -54,7 +58,7 @@ class UnsharedStore(ABC):
         deep: bool = False,
         progress: Progress = silent,
     ) -> Iterator[Finding]:
-        """What of the live content other machines would not find; `deep` reads and proves it."""
+        """Yield the live content that other machines would not find; `deep` reads and verifies it."""
         return iter(())
 
     def sweep_shared(
@@ -65,8 +69,8 @@ class UnsharedStore(ABC):
         thorough: bool = False,
         progress: Progress = silent,
     ) -> Swept:
-        """Remove from where it is shared what is not live. `again` tells what is, when it is called.
+        """Remove shared content that is not live. `again` returns what is live at the moment it is called.
 
-        Leaves what is among much that is live, unless it is `thorough`.
+        Unless `thorough`, dead content that is stored among much live content stays.
         """
         return Swept()

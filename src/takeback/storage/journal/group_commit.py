@@ -1,6 +1,6 @@
-"""Several appends that go to a store together.
+"""Group commit: several appends that go to a store together.
 
-Each is as if it had come alone: it has an answer or an error of its own, and those behind it see what it wrote.
+Each append behaves as if it were alone: it gets its own result or error, and later ones see what it wrote.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from takeback.storage.journal.batch import NOTHING, Batch, refuse_lost
 
 
 class PendingAppend:
-    """An append and what became of it."""
+    """An append, and its result."""
 
-    __slots__ = ("_bell", "anywhere", "batch", "durable", "error", "fences", "is_done", "records")
+    __slots__ = ("_bell", "_next", "anywhere", "batch", "durable", "error", "fences", "is_done", "records")
 
     def __init__(
         self, batch: Batch, *, durable: bool, fences: Collection[int] = (), anywhere: bool = False
     ) -> None:
-        """`anywhere` says that it is written for whoever asks, wherever the workspace sits."""
+        """With `anywhere` it may be written from any folder, not only the one that holds the workspace's seat."""
         self.batch = batch
         self.fences = fences
         self.anywhere = anywhere
@@ -34,25 +34,36 @@ class PendingAppend:
         self.records: tuple[Record, ...] = ()
         self.error: BaseException | None = None
         self.is_done = False
+        self._next: PendingAppend | None = None
         self._bell = threading.Lock()
         self._bell.acquire()
 
     def wait(self, timeout_s: float) -> bool:
-        """Until it is woken; False when the time is up."""
+        """Wait to be woken. Return False on timeout."""
         return self._bell.acquire(timeout=timeout_s)
 
     def wake(self) -> None:
-        """It is done, or its thread may lead."""
-        with suppress(RuntimeError):  # it was woken already
+        """Wake the waiting thread: its append is done, or it may lead now."""
+        with suppress(RuntimeError):  # it was already woken
             self._bell.release()
 
     def end(self, answer: tuple[Record, ...] | BaseException) -> None:
+        self.settle(answer, None)
+        self.wake()
+
+    def settle(self, answer: tuple[Record, ...] | BaseException, then: PendingAppend | None) -> None:
+        """Set the result. The thread of this append, once woken, wakes `then` with `wake_next`."""
+        self._next = then
         if isinstance(answer, BaseException):
             self.error = answer
         else:
             self.records = answer
         self.is_done = True
-        self.wake()
+
+    def wake_next(self) -> None:
+        """Wake the append that is done with this one, if there is one."""
+        if self._next is not None:
+            self._next.wake()
 
     def answer(self) -> tuple[Record, ...]:
         if self.error:
@@ -61,7 +72,7 @@ class PendingAppend:
 
 
 class JournalHeads(NamedTuple):
-    """How far the journal and some of its streams reach. What others append makes it old."""
+    """How far the journal and some of its streams reach. Outdated once another process appends."""
 
     head: Head
     ends: Mapping[str, Head]
@@ -71,7 +82,7 @@ class JournalHeads(NamedTuple):
 
 
 class Sealed(NamedTuple):
-    """A group in its place: the rows to be written, and what each append will be answered."""
+    """A sealed group: the rows to write, and the result of each append."""
 
     seen: Head
     rows: list[Stored]
@@ -80,17 +91,26 @@ class Sealed(NamedTuple):
     view: JournalHeads
     durable: bool
     records: list[Record]
-    """What is new, in order."""
+    """The new records, in order."""
 
     @property
     def has_errors(self) -> bool:
         return any(isinstance(answer, TakebackError) for _, answer in self.answers)
 
     def tell(self, but: Exception | None = None) -> None:
-        """Give everybody their answer; or this error, which came after they were written."""
-        for waiting, answer in self.answers:
+        """Give each append its result; or `but`, an error that occurred after the events were written.
+
+        Only the first is woken here, and each wakes the next: if all woke at once, each would try again and again to
+        get the interpreter while another has it, which costs more than the append itself. A thread that was
+        not woken, because the one before it was interrupted, notices by itself after `LOOK_S`.
+        """
+        first: PendingAppend | None = None
+        for waiting, answer in reversed(self.answers):
             if not waiting.is_done:
-                waiting.end(answer if but is None or isinstance(answer, TakebackError) else but)
+                waiting.settle(answer if but is None or isinstance(answer, TakebackError) else but, first)
+                first = waiting
+        if first is not None:
+            first.wake()
 
 
 def fences_of(group: Iterable[PendingAppend]) -> set[int]:
@@ -112,9 +132,10 @@ def seal(
     at_us: int,
     held: Collection[int] = (),
 ) -> Sealed:
-    """Put the events of a group in their places, behind the end that `view` knows.
+    """Seal the events of a group, behind the end in `view`.
 
-    `earlier` is what was written under their keys before, as far as anybody looked; `held` are leases that hold.
+    `earlier` holds what is already recorded under their keys, if the caller looked it up; `held` are the fences of
+    leases that are still held.
     """
     rows: list[Stored] = []
     parts: list[int] = []
@@ -127,7 +148,7 @@ def seal(
         try:
             if batch.key in known:
                 answers.append((waiting, batch.answer(known[batch.key])))
-                durable = durable or waiting.durable  # who wrote it then may not have come as far as that
+                durable = durable or waiting.durable  # the earlier writer may not have waited for durability
                 continue
             refuse_lost(waiting.fences, held)
             stream = batch.stream_at(seq + 1)
@@ -149,11 +170,11 @@ def seal(
 
 
 LOOK_S = 0.5
-"""After so long without a word, whoever waits looks whether anybody leads."""
+"""A waiting append that was not woken for this long checks whether any thread still leads."""
 
 
 class Line:
-    """The appends of one process that are not committed yet."""
+    """The queue of appends in this process that are not committed yet."""
 
     def __init__(self) -> None:
         self._lead = threading.Lock()
@@ -165,11 +186,11 @@ class Line:
 
     @property
     def is_led_here(self) -> bool:
-        """Whether this very thread leads: then this is asked by a signal handler."""
+        """Whether this thread is the leader: then the caller is a signal handler that interrupted it."""
         return self._leader == threading.get_ident() and self._lead.locked()
 
     def append(self, waiting: PendingAppend, lead: Callable[[], None]) -> tuple[Record, ...]:
-        """Stand in line until it is committed: by another thread, or by `lead`, which commits the first in line."""
+        """Queue an append until it is committed, by another thread or by `lead`, which commits the first in line."""
         try:
             self._waiting.append(waiting)
             while not waiting.is_done:
@@ -186,11 +207,11 @@ class Line:
             if waiting.is_done:
                 return
             if waiting not in self._waiting:
-                self._waiting.appendleft(waiting)  # whoever had taken it was interrupted
+                self._waiting.appendleft(waiting)  # the leader that had taken it was interrupted
             lead()
 
     def take(self, limit: int) -> list[PendingAppend]:
-        """The first in line, for whoever leads."""
+        """Take the first appends of the queue; for the leader."""
         taken: list[PendingAppend] = []
         with suppress(IndexError):
             while len(taken) < limit:
@@ -198,11 +219,12 @@ class Line:
         return taken
 
     def give_back(self, group: Iterable[PendingAppend]) -> None:
-        """Let those that are not done be the first again."""
+        """Put appends that are not done back at the front of the queue."""
         self._waiting.extendleft(reversed([waiting for waiting in group if not waiting.is_done]))
 
     def _leave(self, waiting: PendingAppend) -> None:
-        """Done, or given up. Whoever is first now leads, unless a new one is quicker."""
+        """Leave the queue, done or given up. Wake the first in it to lead, unless a new append gets there sooner."""
+        waiting.wake_next()
         if not waiting.is_done:
             with suppress(ValueError):
                 self._waiting.remove(waiting)

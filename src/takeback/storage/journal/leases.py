@@ -1,6 +1,6 @@
-"""Leases in the journal's own database: so an append can hold, in one transaction, that a lease is still held.
+"""Leases in the journal's own database, so that an append can check a lease in its own transaction.
 
-Each backend has a `LeaseTable` with its statements; what they are used for is here.
+Each backend has a `LeaseTable` with its statements; the logic is here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Generic
 
 from takeback.core.events import Event
-from takeback.core.leases import Blocked, Holder, Lease, Wait, decide, stale
+from takeback.core.leases import Blocked, Holder, Lease, Wait, decide, remaining, stale
 from takeback.storage.journal.stored_journal import Db, StoredJournal
 from takeback.system import crash_points
 
@@ -20,43 +20,43 @@ RELEASED = crash_points.crash_point("lease-released")
 
 
 class LeaseTable(ABC, Generic[Db]):
-    """The statements for leases of one backend, each inside of a transaction."""
+    """The lease statements of one backend. Each runs inside a transaction."""
 
     @abstractmethod
     def leases(self, db: Db) -> list[Lease]:
-        """All of them, oldest first."""
+        """Return all leases, oldest first."""
 
     @abstractmethod
     def waits(self, db: Db) -> list[Wait]:
-        """All that are waiting."""
+        """Return all waits."""
 
     @abstractmethod
     def take(self, db: Db, wanted: Wait, since_us: int, ttl_us: int) -> int:
-        """Add a lease from now on; returns its number, which is higher than that of every one before."""
+        """Add a lease that starts now. Return its fence, which is higher than all before it."""
 
     @abstractmethod
     def renew(self, db: Db, fences: Collection[int]) -> Collection[int]:
-        """Let them last as long again from now on; returns those that are there."""
+        """Extend leases by their full duration from now. Return the fences that exist."""
 
     @abstractmethod
     def release(self, db: Db, fences: Collection[int]) -> Collection[int]:
-        """Remove them; returns those that were there."""
+        """Remove leases. Return the fences that existed."""
 
     @abstractmethod
     def held(self, db: Db, fences: Collection[int]) -> Collection[int]:
-        """Those of these leases that nobody else has taken."""
+        """Return the fences whose leases still exist."""
 
     @abstractmethod
     def wait(self, db: Db, wanted: Wait) -> None:
-        """Note that somebody waits from now on."""
+        """Record a wait that starts now."""
 
     @abstractmethod
     def forget(self, db: Db, token: str) -> None:
-        """Remove the wait of this token, and those that have run out."""
+        """Remove the wait with this token, and all expired waits."""
 
 
 class StoredLeases(Generic[Db]):
-    """The leases beside a journal: `takeback.ports.leases.LeaseStore`."""
+    """The leases of a journal: `takeback.ports.leases.LeaseStore`."""
 
     def __init__(self, journal: StoredJournal[Db], table: LeaseTable[Db], now_us: Callable[[], int]) -> None:
         self._journal = journal
@@ -74,7 +74,7 @@ class StoredLeases(Generic[Db]):
         wait_s: float = 0.0,
     ) -> Lease | Blocked:
         wanted = Wait(token, name, holder, frozenset(family), int(wait_s * 1e6))
-        # Whoever waits looks often, and keeps nobody from writing.
+        # A waiting caller asks often, so look first without a write transaction, which would block writers.
         leases, waits = self._journal.ask(lambda db: (self._table.leases(db), self._table.waits(db)))
         known = not token or any(wait.token == token for wait in waits)
         found = decide(leases, waits, wanted)
@@ -83,12 +83,12 @@ class StoredLeases(Generic[Db]):
         answer: list[Lease | Blocked] = []
 
         def take(db: Db) -> list[Event]:
-            # A connection was lost, but perhaps not what was done with it.
+            # The connection was lost, but the lease may have been taken before that.
             if not (answer and isinstance(answer[0], Lease) and self._is_there(db, answer[0])):
                 answer[:] = [self._acquire(db, wanted, int(ttl_s * 1e6))]
             return []
 
-        # Durable: else the same number could be given again after a power cut.
+        # Durable: otherwise the same fence could be used again after a power cut.
         self._journal.decide(take)
         crash_points.reach(ACQUIRED)
         return answer[0]
@@ -119,22 +119,26 @@ class StoredLeases(Generic[Db]):
             return found
         if ended := {lease.fence for lease in (*found, *stale(leases))}:
             self._table.release(db, ended)
+        for lease in remaining(found, wanted.name):
+            # Under a new number, so that its holder has lost it, and with no time left: it keeps nobody off.
+            rest = Wait("", lease.name, lease.holder, frozenset(), 0)
+            self._table.take(db, rest, lease.since_us, 0)
         since_us = self._now_us()
         fence = self._table.take(db, wanted, since_us, ttl_us)
         return Lease(fence, wanted.name, wanted.holder, since_us, ttl_us, ttl_us, ended=tuple(found))
 
     def _is_there(self, db: Db, lease: Lease) -> bool:
-        told = [(one.fence, one.name, one.holder, one.since_us) for one in self._table.leases(db)]
-        return (lease.fence, lease.name, lease.holder, lease.since_us) in told
+        found = [(one.fence, one.name, one.holder, one.since_us) for one in self._table.leases(db)]
+        return (lease.fence, lease.name, lease.holder, lease.since_us) in found
 
     def _each(self, work: Callable[[Db], Collection[int]]) -> frozenset[int]:
         found: set[int] = set()
 
         def write(db: Db) -> list[Event]:
-            # What an attempt ended whose answer was lost counts as ended by this one.
+            # If an earlier attempt did it and its answer was lost, that counts as done by this one.
             found.update(work(db))
             return []
 
-        # What a power cut undoes here is of another boot, and so has run out.
+        # If a power cut undoes this, the leases are from an earlier boot and so have expired.
         self._journal.decide(write, durable=False)
         return frozenset(found)

@@ -1,8 +1,8 @@
-"""The outbox in the journal's own database: an intent and the event that makes it are one transaction.
+"""The outbox in the journal's own database: an intent and the event that defers it are one transaction.
 
-What changes the life of an intent is an event, and the journal's append lets the table follow. What only a queue
-needs (claims, leases, the begin of an attempt) changes the table alone. Each backend has an `OutboxTable` with its
-statements; what they are used for, and what may be done to an intent in each of its states, is here.
+An event records each change in an intent's life, and the append that writes the event also updates the table. What
+only the queue needs (claims, leases, the start of an attempt) changes the table alone. Each backend has an
+`OutboxTable` with its statements. The logic, and what each state of an intent allows, is here.
 """
 
 from __future__ import annotations
@@ -24,83 +24,83 @@ from takeback.storage.journal.batch import record_of
 from takeback.storage.journal.stored_journal import Db, StoredJournal
 
 LAPSED_MAX = 1000
-LOST = "the worker that was delivering it ended without a word"
+LOST = "the worker that was delivering it ended without reporting a result"
 
 
 class OutboxTable(ABC, Generic[Db]):
-    """The statements of the outbox of one backend, each inside of a transaction."""
+    """The outbox statements of one backend. Each runs inside a transaction."""
 
     @abstractmethod
     def project(self, db: Db, records: Sequence[Record]) -> None:
-        """Let the outbox follow the journal; in the transaction that writes these records."""
+        """Update the outbox for these records, in the transaction that writes them."""
 
     @abstractmethod
     def now_us(self, db: Db) -> int:
-        """The time by which intents are due."""
+        """Return the time by which intents are due."""
 
     # Claims
 
     @abstractmethod
     def is_work(self, db: Db) -> bool:
-        """Whether something is due, or a lease has run out."""
+        """Return True if an intent is due or a claim has expired."""
 
     @abstractmethod
     def lapsed(self, db: Db, limit: int) -> list[Queued]:
-        """Those whose lease has run out."""
+        """Return the intents whose claim has expired."""
 
     @abstractmethod
     def claim(self, db: Db, owner: str, limit: int, lease_s: float, run: str) -> list[Queued]:
-        """Take what is due, oldest first; with `run` only what that run deferred."""
+        """Claim intents that are due, oldest first; with `run`, only what that run deferred."""
 
     @abstractmethod
     def start(self, db: Db, queued: Sequence[Queued], *, begun: bool) -> frozenset[str]:
-        """Note whether their attempts have begun; returns those whose claims still hold."""
+        """Record whether their attempts have begun. Return the intents whose claims still hold."""
 
     @abstractmethod
     def renew(self, db: Db, queued: Sequence[Queued], lease_s: float) -> frozenset[str]:
-        """Hold them longer; returns those whose claims still hold."""
+        """Extend the claims. Return the intents whose claims still hold."""
 
     @abstractmethod
     def held_of(self, db: Db, queued: Sequence[Queued]) -> frozenset[str]:
-        """Those of these claims that still hold, kept so until the end of the transaction."""
+        """Return the intents whose claims still hold, and lock them until the end of the transaction."""
 
     @abstractmethod
-    def let_go(self, db: Db, queued: Queued) -> None:
-        """Note that nothing was tried: it is due as before."""
+    def requeue(self, db: Db, queued: Queued) -> None:
+        """Make an intent due again after a claim under which nothing was attempted."""
 
     @abstractmethod
     def keep_results(self, db: Db, results: Mapping[str, bytes]) -> None:
-        """Keep what receivers gave, by intent."""
+        """Store what receivers returned, by intent."""
 
     # Looking
 
     @abstractmethod
     def one(self, db: Db, id: str, *, held: bool = False) -> Queued | None:
-        """One intent; where it is `held`, nobody else changes it until the end of the transaction."""
+        """Return one intent; with `held`, lock it against changes until the end of the transaction."""
 
     @abstractmethod
     def of_owner(self, db: Db, owner: str) -> list[Queued]:
-        """All that this owner has claimed."""
+        """Return all intents that this owner has claimed."""
 
     @abstractmethod
     def owners(self, db: Db) -> list[str]:
-        """Who holds claims."""
+        """Return the owners of claims."""
 
     @abstractmethod
     def page(self, db: Db, states: Sequence[IntentState], after: int, limit: int, run: str) -> list[Queued]:
-        """Intents in these states, in order, from behind the event `after` on."""
+        """Return intents in these states, in order, after event `after`."""
 
     @abstractmethod
     def attempts(self, db: Db, id: str) -> list[Record]:
-        """The events that tell of its failed attempts, in order."""
+        """Return the events that record its failed attempts, in order."""
 
     @abstractmethod
     def counts(self, db: Db) -> dict[IntentState, int]:
-        """How many intents there are in each state."""
+        """Return the number of intents in each state."""
 
     @abstractmethod
     def next_due_us(self, db: Db) -> int:
-        """When the next one is due; 0 where none is."""
+        """Return the time when the next intent is due; 0 if there is none."""
 
 
 class StoredOutbox(Generic[Db]):
@@ -112,24 +112,24 @@ class StoredOutbox(Generic[Db]):
 
     def claim(self, owner: str, limit: int, lease_s: float, *, run: str = "") -> Sequence[Queued]:
         claimed: list[Queued] = []
-        # Whoever has nothing to do does not write, and so keeps nobody from writing.
+        # With nothing to claim, do not open a write transaction, which would block writers.
         if not self._journal.ask(self._table.is_work):
             return claimed
 
         def take(db: Db) -> list[Event]:
             if claimed and (mine := self._table.held_of(db, claimed)):
                 claimed[:] = [one for one in claimed if one.id in mine]
-                return []  # a connection was lost, but not what was done with it
-            words = self._given_up(db, self._table.lapsed(db, LAPSED_MAX))
+                return []  # the connection was lost, but the claim was made
+            events = self._given_up(db, self._table.lapsed(db, LAPSED_MAX))
             claimed[:] = self._table.claim(db, owner, limit, lease_s, run)
-            return words
+            return events
 
-        # Durable, since what is begun under it may be in the world after a power cut.
+        # Durable, since an attempt begun under this claim may have effects that survive a power cut.
         self._journal.decide(take)
         return claimed
 
     def start(self, queued: Sequence[Queued], *, begun: bool = True) -> frozenset[str]:
-        # It survives the end of this process, which is what a later look relies on. Again is the same.
+        # It survives the end of this process, which later checks rely on. Repeating it is harmless.
         return self._journal.change(lambda db: self._table.start(db, queued, begun=begun))
 
     def renew(self, queued: Sequence[Queued], lease_s: float) -> frozenset[str]:
@@ -200,24 +200,24 @@ class StoredOutbox(Generic[Db]):
         return self._journal.ask(self._table.owners)
 
     def _given_up(self, db: Db, claims: Sequence[Queued]) -> list[Event]:
-        """What is to be said of claims whose owner is gone. What was not begun is just due again."""
-        words: list[Event] = []
+        """Return the events for claims whose owner is gone. An intent that was not begun is simply due again."""
+        events: list[Event] = []
         now_us = self._table.now_us(db) if claims else 0
         for queued in claims:
             if queued.begun:
-                words.append(_attempt_lost(queued, now_us))
+                events.append(_attempt_lost(queued, now_us))
             else:
-                self._table.let_go(db, queued)
-        return words
+                self._table.requeue(db, queued)
+        return events
 
     def _decided(
         self, id: str, decide: Callable[[Queued], i.IntentEvent | None], *, seated: bool = False
     ) -> Queued:
-        """One intent, after whatever its state allows was done to it."""
+        """Apply `decide` to one intent, and return the intent as it is afterwards."""
 
         def write(db: Db) -> list[Event]:
-            word = decide(_known(self._table.one(db, id, held=True), id))
-            return [word] if word else []
+            event = decide(_known(self._table.one(db, id, held=True), id))
+            return [event] if event else []
 
         self._journal.decide(write, seated=seated)
         return _known(self.get(id), id)
@@ -229,13 +229,13 @@ class StoredOutbox(Generic[Db]):
 def _known(queued: Queued | None, id: str) -> Queued:
     if queued is None:
         raise UsageError(
-            f"there is no {ids.KINDS[ids.INTENT]} {id}", hint="`takeback outbox list` lists them"
+            f"there is no {ids.KINDS[ids.INTENT]} {id}", hint="`takeback outbox list` lists all of them"
         )
     return queued
 
 
 def _once(outcomes: Iterable[AttemptOutcome]) -> list[AttemptOutcome]:
-    """A claim ends once: of several words on it the first counts."""
+    """Return the first outcome for each claim: a claim ends only once."""
     first: dict[str, AttemptOutcome] = {}
     for outcome in outcomes:
         first.setdefault(outcome.queued.id, outcome)
@@ -243,7 +243,10 @@ def _once(outcomes: Iterable[AttemptOutcome]) -> list[AttemptOutcome]:
 
 
 def _attempt_lost(queued: Queued, now_us: int) -> i.IntentAttempted | i.IntentDied:
-    """An attempt that began and has no end: it counts, so that what kills its worker is not tried for ever."""
+    """Return the event for an attempt without a known end.
+
+    It counts, so that an intent that kills its worker is not retried for ever.
+    """
     attempt = queued.attempts + 1
     if attempt >= queued.deferred.tries:
         return i.IntentDied(queued.id, attempt, LOST, unsure=True)
@@ -251,7 +254,7 @@ def _attempt_lost(queued: Queued, now_us: int) -> i.IntentAttempted | i.IntentDi
 
 
 def _cancelled(queued: Queued, rollback: str) -> i.IntentCancelled | None:
-    """Nothing where it is too late, or is being delivered at this moment."""
+    """Return None if it is too late, or the intent is being delivered right now."""
     if queued.state in (IntentState.DELIVERED, IntentState.CANCELLED, IntentState.DROPPED) or queued.busy:
         return None
     begun = queued.state is IntentState.CLAIMED and queued.begun
@@ -272,7 +275,7 @@ def _refuse_living(queued: Queued) -> None:
     if queued.state is not IntentState.DEAD:
         raise UsageError(
             f"{queued.id} is {queued.state}, not a dead letter; nothing was changed",
-            hint="`takeback dead list` lists them; `takeback undo` cancels what is not delivered yet",
+            hint="`takeback dead list` lists dead letters; `takeback undo` cancels what is not delivered yet",
         )
 
 
@@ -280,18 +283,18 @@ def _refuse_living(queued: Queued) -> None:
 
 
 class Moved(NamedTuple):
-    """What an event makes of an intent."""
+    """The state of an intent after an event."""
 
     state: IntentState
     attempt: int
     unsure: bool
     due_us: int
     failed: bool
-    """Whether it tells of an attempt that failed."""
+    """Whether the event records a failed attempt."""
 
 
 def moved(event: Any) -> Moved:
-    """What an event other than a release makes of its intent."""
+    """Return the state of an intent after an event other than a release."""
     return Moved(
         i.AFTER[type(event)],
         getattr(event, "attempt", 0),
@@ -302,7 +305,7 @@ def moved(event: Any) -> Moved:
 
 
 def queued_of(deferred: Stored | Record, state: str, result: bytes | None, **columns: Any) -> Queued:
-    """An intent as it is in the table, with the record that made it."""
+    """Return an intent as it is in the table, with the record that deferred it."""
     record = deferred if isinstance(deferred, Record) else record_of(deferred)
     assert isinstance(record.event, i.IntentDeferred)
     return Queued(

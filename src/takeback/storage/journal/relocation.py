@@ -1,4 +1,4 @@
-"""The way of a journal to another place, or in from one: the same for every backend, over its statements."""
+"""Moving a journal to another store, or filling it from one: the logic for every backend, over its statements."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from takeback.system.private_files import unusable
 ADOPTING = crash_point("store-adopting")
 
 STARTS_ANEW = (
-    "start again what has had it open since before; in another folder with this history, "
+    "start again every process that opened the workspace before the move; in another folder with this history, "
     "`takeback store copy --to ADDRESS` follows it there"
 )
 
 
 class StoredMoving(ABC, Generic[Db]):
-    """A journal as something that moves: `takeback.ports.relocation.Moving`."""
+    """A journal that can be moved: `takeback.ports.relocation.Moving`."""
 
     def __init__(self, journal: StoredJournal[Db]) -> None:
         self._journal = journal
@@ -41,7 +41,7 @@ class StoredMoving(ABC, Generic[Db]):
         self._hold(work)
 
     def reopen(self) -> None:
-        if self.notice():  # who may only read has nothing to do here in most cases
+        if self.notice():  # usually there is nothing to do, and the caller may only be allowed to read
             self._hold(lambda db: self._set_notice(db, ""))
 
     def notice(self) -> str:
@@ -77,18 +77,18 @@ class StoredMoving(ABC, Generic[Db]):
 
     @abstractmethod
     def _hold(self, work: Callable[[Db], None]) -> None:
-        """Work in a transaction that holds the end of the journal, also of one that is shut."""
+        """Run `work` in a transaction that locks the end of the journal, even of a shut one."""
 
     @abstractmethod
     def _notice(self, db: Db) -> str: ...
 
     @abstractmethod
     def _set_notice(self, db: Db, notice: str) -> None:
-        """Shut it with this notice; open it again without one."""
+        """Shut the journal with this notice; open it again if the notice is empty."""
 
     @abstractmethod
     def _claimed(self, db: Db) -> int:
-        """How many intents are claimed."""
+        """Return the number of claimed intents."""
 
     @abstractmethod
     def _leases(self, db: Db) -> Collection[Lease]: ...
@@ -102,7 +102,7 @@ class StoredMoving(ABC, Generic[Db]):
         queue: Sequence[QueueRow],
         fence: int,
     ) -> None:
-        """Write rows that come next, let the outbox follow, and return no lease with a number up to `fence`."""
+        """Write the rows that come next, update the outbox, and never issue a lease with a fence up to `fence`."""
 
     @abstractmethod
     def _queue(self, db: Db, after: int, limit: int) -> Sequence[QueueRow]: ...
@@ -112,11 +112,11 @@ class StoredMoving(ABC, Generic[Db]):
 
     @abstractmethod
     def _keep_anchor(self) -> None:
-        """See that there is an anchor, where there is one to be."""
+        """Make sure that the anchor exists, if this backend has one."""
 
 
 def moved(notice: str) -> StoreMoved:
-    """What whoever wants to write to a journal that is shut is told."""
+    """Return the error for a write to a journal that is shut."""
     return StoreMoved(f"the history of this workspace {notice}; nothing was recorded", hint=STARTS_ANEW)
 
 
@@ -129,32 +129,34 @@ def refuse_shutting(at: int | None, count: int) -> None:
 
 
 def refuse_at_work(claimed: int, leases: Collection[Lease]) -> None:
-    """Somebody who works with the old place would not know of the new one."""
+    """Raise RunBusy if a worker or a lock holder is active: it would not know about the new store."""
     if claimed:
         raise RunBusy(
-            "a worker is delivering what runs have deferred; nothing was moved",
-            hint="stop `takeback outbox worker`, and try again; what a dead one held is free after a minute",
+            "a worker is delivering intents; nothing was moved",
+            hint="stop `takeback outbox worker`, and try again; the claims of a dead worker expire after a minute",
         )
-    # Takeback's own are taken anew in the new place.
+    # Takeback's own leases are taken again in the new store.
     if live := [one.name for one in leases if one.is_live and not one.name.startswith(RESERVED)]:
         raise RunBusy(
             f"{', '.join(live[:3])} {'is' if len(live) == 1 else 'are'} locked; nothing was moved",
-            hint="`takeback locks list` shows by whom; `takeback locks release` lets go of them",
+            hint="`takeback locks list` shows by whom; `takeback locks release` releases them",
         )
 
 
 def refuse_open(notice: str) -> None:
     if not notice:
-        raise UsageError("only a journal that is shut takes in records of another; nothing was recorded")
+        raise UsageError(
+            "only a journal that is shut can take in the records of another; nothing was recorded"
+        )
 
 
 def next_of(
     rows: Sequence[Stored], last: int, there: Callable[[int], Stored | None], end_of: Callable[[str], Head]
 ) -> tuple[list[Stored], list[Record]]:
-    """Those of these rows that are not there yet, each proved to come next in the journal and in its stream."""
+    """Return the rows that are not there yet, each verified to come next in the journal and in its stream."""
     for row in rows:
         if row[0] <= last and there(row[0]) != tuple(row):
-            raise ConflictError(f"event {row[0]} is another one here; nothing was recorded")
+            raise ConflictError(f"event {row[0]} is different in the new store; nothing was recorded")
     fresh = [row for row in rows if row[0] > last]
     records = [record_of(row) for row in fresh]
     ends: dict[str, Head] = {}
@@ -163,13 +165,18 @@ def next_of(
         envelope = record.envelope
         end = ends.get(record.stream) or end_of(record.stream)
         if record.seq != last or (envelope.n, envelope.prev) != (end.count + 1, end.digest):
-            raise CorruptionError(f"event {record.seq} does not come next here; nothing was recorded")
+            raise CorruptionError(
+                f"event {record.seq} does not come next in the new store; nothing was recorded"
+            )
         ends[record.stream] = Head(envelope.n, record.digest)
     return fresh, records
 
 
 def keep_anchor(anchor: Anchor) -> None:
-    """What is taken in is proved. Without an anchor it would count as what an anchor has lost."""
+    """Create the anchor before rows are taken in.
+
+    They are verified; without an anchor they would count as unanchored.
+    """
     try:
         if not anchor.exists():
             anchor.start(lost=0)

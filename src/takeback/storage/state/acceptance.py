@@ -1,9 +1,9 @@
-"""Which settings a human has accepted for a workspace, on this machine.
+"""The settings that a human has accepted for a workspace, on this machine.
 
     <state>/accepted.json
 
-Beside the journal and not in it: which store the journal is in is one of these settings, and a machine that only
-looks at a shared history writes nothing to it. The journal tells of each acceptance too, for whoever reads it later.
+Kept beside the journal and not in it: the journal's store is one of these settings, and a machine that only reads a
+shared history writes nothing to it. The journal also records each acceptance, for later readers.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ FORMAT = 1
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """The digests of settings, each with its name and value."""
+    """The digests of settings, each computed from name and value."""
 
     format: int = FORMAT
     accepted: frozenset[str] = frozenset()
     declined: frozenset[str] = frozenset()
-    """Those that a human was asked about and did not want: nobody is asked twice."""
+    """Settings that a human was asked about and declined, so that they are not asked again."""
 
 
 NOTHING = Accepted()
 
 
 def read(state: Path) -> Accepted:
-    """What was accepted. What cannot be read, or is of a newer Takeback, accepts nothing."""
+    """Return what was accepted. A file that is unreadable, or written by a newer Takeback, accepts nothing."""
     try:
         found = msgspec.json.decode((state / FILE).read_bytes(), type=Accepted)
     except (FileNotFoundError, msgspec.DecodeError):
@@ -46,7 +46,7 @@ def read(state: Path) -> Accepted:
 
 
 def note(state: Path, *, accepted: Iterable[str] = (), declined: Iterable[str] = ()) -> None:
-    """Add these."""
+    """Add these digests."""
     private_folder(state)
     earlier = read(state)
     more, less = earlier.accepted.union(accepted), earlier.declined.union(declined)

@@ -1,7 +1,7 @@
-"""How often the content store has been cleaned.
+"""The number of clean-ups of the content store so far.
 
-Whoever holds a picture of the tree in memory trusts that its content is stored. A clean-up keeps only what is
-recorded, so every picture from before it has to be looked at again.
+A process that holds a picture of the tree in memory trusts that its content is stored. A clean-up keeps only
+recorded content, so every picture from before it must be checked again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from takeback.system import durable
 
 
 class Generation:
-    """A number in a file of its own. It rises before anything is removed."""
+    """A number in its own file. It rises before anything is removed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -29,12 +29,12 @@ class Generation:
             return 0
 
     def age_s(self) -> float:
-        """How long ago the last clean-up was."""
+        """Return how long ago the last clean-up was."""
         try:
             return time.time() - os.stat(self._path).st_mtime
         except FileNotFoundError:
             return float("inf")
 
     def rise(self) -> None:
-        """Durable when this returns: a clean-up that began is never forgotten."""
+        """Count a clean-up, durably: a clean-up that began is never forgotten."""
         durable.replace(self._path, str(self() + 1).encode(), temporary=self._path.with_suffix(".new"))

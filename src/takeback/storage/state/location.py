@@ -2,9 +2,9 @@
 
     <state>/store.json
 
-It is written when a workspace is begun or moved, and not read from takeback.toml later: an agent that edits that file
-must not lead its own history astray. The address may hold a password, so the file is for the user alone, and the
-address is never told.
+Written when a workspace is created or moved. It is not read from takeback.toml later: an agent that edits that file
+must not redirect its own history. The address may contain a password, so only the user can read the file, and the
+address is never shown.
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ from takeback.system.private_files import unusable, write_whole
 
 FILE = "store.json"
 STORE_FORMAT = 2
-"""2 has a bucket for content, and tells of a move."""
+"""Format 2 added the bucket for content, and `moving`."""
 
 
 class StoreLocation(msgspec.Struct, frozen=True):
-    """A shared store, the bucket beside it, and what the workspace is called there."""
+    """A shared store, its bucket, and the name of the workspace there."""
 
     format: int
     store: str
-    """Its address, in which $NAME stands for a variable and $$ for a dollar."""
+    """Its address, in which $NAME stands for an environment variable and $$ for a dollar sign."""
     workspace: str
     blobs: str = ""
-    """The address of the bucket that has all content, written in the same way; empty without one."""
+    """The address of the bucket with all content, in the same form; empty if there is none."""
     blobs_key: str = ""
-    """Where the key is that seals it: $NAME, or the path of a file. Never the key itself."""
+    """Where to find the key that encrypts it: $NAME, or the path of a file. Never the key itself."""
     moving: bool = False
-    """A move to another place is under way, or was cut short. What is named here is where the workspace is all the
-    same; without a store that is this machine."""
+    """A move to another store is in progress, or was interrupted.
+
+    The workspace is still where this says; without a store, on this machine.
+    """
 
     def __repr__(self) -> str:
-        return f"<Kept {self.workspace}>"
+        return f"<StoreLocation {self.workspace}>"
 
 
 HERE = StoreLocation(STORE_FORMAT, "", "")
@@ -47,17 +49,17 @@ HERE = StoreLocation(STORE_FORMAT, "", "")
 
 
 def read(state: Path) -> StoreLocation | None:
-    """Where it is kept; None, or one without a store, on this machine."""
+    """Return the location; None, or one without a store, means this machine."""
     path = state / FILE
     try:
         kept = msgspec.json.decode(path.read_bytes(), type=StoreLocation)
     except FileNotFoundError:
         return None
     except msgspec.DecodeError:
-        # Without its cause, which may quote the address.
+        # Without the cause, which may quote the address.
         raise CorruptionError(
-            f"{path} is damaged, so it is not known where the history is; nothing was done",
-            hint="restore this one file from a backup, or write it anew: docs/FORMAT.md tells how",
+            f"{path} is damaged, so the location of the history is unknown; nothing was done",
+            hint="restore this one file from a backup, or write a new one as docs/FORMAT.md describes",
         ) from None
     except OSError as error:
         raise BackendError(
@@ -72,18 +74,18 @@ def read(state: Path) -> StoreLocation | None:
 
 
 def is_same_bucket(one: StoreLocation, other: StoreLocation | None) -> bool:
-    """Whether content goes to the same place, in the same way."""
+    """Return True if both keep content in the same bucket, under the same name and key."""
     other = other or HERE
     return (one.blobs, one.blobs_key, one.workspace) == (other.blobs, other.blobs_key, other.workspace)
 
 
 def write(state: Path, kept: StoreLocation) -> None:
-    """Remember it, atomically."""
+    """Store the location, atomically."""
     write_whole(state / FILE, msgspec.json.encode(kept) + b"\n")
 
 
 def forget(state: Path) -> None:
-    """From now on it is kept on this machine."""
+    """Record that the workspace is kept on this machine from now on."""
     try:
         (state / FILE).unlink(missing_ok=True)
         sync_folder(state)
@@ -92,6 +94,6 @@ def forget(state: Path) -> None:
 
 
 def source_of(state: Path) -> str:
-    """What others are told that events are of: the same on each machine that shares the history."""
+    """Return the source that exported events name: the same on every machine that shares the history."""
     kept = read(state)
     return f"urn:takeback:{quote(kept.workspace, safe='') if kept and kept.store else state.name}"

@@ -1,6 +1,6 @@
 """The workspace lock: one process at a time looks at the world, takes back, or cleans up.
 
-A kernel lock, so that it ends with its holder. The file says who that is, for the error message only.
+A kernel lock, so that it ends with its holder. The file names the holder, only for the error message.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _HOLDER_BYTES = 32
 
 
 class WorkspaceLock:
-    """Held for a mark, a rollback or a clean-up; not for the length of a run. May be taken again by its holder."""
+    """Held for a mark, a rollback or a clean-up; not for the length of a run. Reentrant."""
 
     def __init__(
         self, path: Path, *, wait_s: float = WAIT_S, refuse: Callable[[], None] = lambda: None
     ) -> None:
-        """`refuse` is asked when it has been taken, before anything is done under it."""
+        """`refuse` is called right after the lock is taken; it may raise."""
         self._path = path
         self._refuse = refuse
         self._wait_s = wait_s
@@ -47,7 +47,7 @@ class WorkspaceLock:
 
     @contextmanager
     def tried(self) -> Iterator[bool]:
-        """Held, where that needs no waiting; says whether it is."""
+        """Yield True with the lock held, or False at once if another holder has it."""
         if not self._thread.acquire(blocking=False):
             yield False
             return
@@ -95,8 +95,8 @@ class WorkspaceLock:
                 )
             time.sleep(_POLL_S)
         self._fd = fd
-        with suppress(OSError):  # on a full disk nobody can be told who holds it; it is held all the same
-            # Always of the same length: cutting the file would cost more than all the rest.
+        with suppress(OSError):  # on a full disk the holder stays unnamed; the lock is held anyway
+            # Always the same length: truncating the file would cost more than the rest.
             os.pwrite(fd, f"process {os.getpid()}".ljust(_HOLDER_BYTES).encode(), 0)
 
 

@@ -1,4 +1,4 @@
-"""What makes a folder with a shared history a place of its own: an id in its state folder, beside host and path."""
+"""The identity of a folder with a shared history: an id in its state folder, beside host and path."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ARRIVING = "arriving.json"
 
 
 def place_of(state: Path) -> Place:
-    """This place; its id is made when it is first asked for.
+    """Return this folder's identity, creating its id on first use.
 
-    The inode of the file is a part of it: a copy of the state folder, on another machine or here, is another place.
+    The inode of the file is part of it: a copy of the state folder, here or on another machine, is another place.
     """
     root = text_of(os.fsencode(read_card(state).path))
     found = _read(state / FILE)
@@ -41,16 +41,16 @@ def place_of(state: Path) -> Place:
 
 
 class Arriving(msgspec.Struct, frozen=True):
-    """A workspace that is being brought here: until it is whole, this place does not sit down."""
+    """A workspace that is being brought here. Until it is complete, this folder does not take the seat."""
 
     found: str = ""
-    """The state of the files that was found here; nothing before the first look."""
+    """The state of the files found here; empty before the first look."""
     brought: str = ""
-    """The state that was to be brought. What is here as it was there is ours to replace."""
+    """The state to bring. A file that already has that state may be replaced."""
 
 
 def arriving(state: Path) -> Arriving | None:
-    """What is being brought here, if anything is."""
+    """Return the arrival in progress, if any."""
     found = _read(state / ARRIVING)
     try:
         return None if found is None else msgspec.json.decode(found, type=Arriving)
@@ -63,7 +63,7 @@ def note_arriving(state: Path, note: Arriving) -> None:
 
 
 def arrived(state: Path) -> None:
-    """All of it is here."""
+    """Record that everything has arrived."""
     (state / ARRIVING).unlink(missing_ok=True)
     sync_folder(state)
 
@@ -80,5 +80,5 @@ def _read(path: Path) -> bytes | None:
 def _damaged(path: Path) -> CorruptionError:
     return CorruptionError(
         f"{path} is damaged; nothing was done",
-        hint="restore this one file from a backup, docs/FORMAT.md tells of it",
+        hint="restore this one file from a backup; docs/FORMAT.md describes it",
     )

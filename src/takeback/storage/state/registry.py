@@ -1,10 +1,10 @@
-"""Where the state of each workspace is kept.
+"""The registry of workspaces, and where the state of each is kept.
 
     <home>/workspaces/<name>-<12 hex of the path's digest>/workspace.json
 
-The folder's name follows from the workspace's path, so that finding it costs one look. `workspace.json` also
-notes which directory that was, by what the file system calls it, so that a moved workspace is recognised and not
-taken for a new one. Nothing is ever written into the workspace itself.
+The folder's name follows from the workspace's path, so finding it takes one lookup. `workspace.json` also records
+the file system's identity of the directory, so that a moved workspace is recognised and not taken for a new one.
+Nothing is ever written into the workspace itself.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import ctypes
 import os
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -28,7 +29,7 @@ CARD_FORMAT = 1
 
 
 class Card(msgspec.Struct, frozen=True):
-    """What the registry knows of a workspace."""
+    """What the registry knows about a workspace."""
 
     format: int
     root: str
@@ -40,24 +41,24 @@ class Card(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """All workspaces of one state folder."""
+    """All workspaces in one state folder."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.folder = home / "workspaces"
 
     def state_of(self, root: Path) -> Path:
-        """The state folder that belongs to this path, whether it exists or not."""
+        """Return the state folder of this path, whether it exists or not."""
         return self.folder / state_name(root)
 
     def knows(self, root: Path) -> bool:
-        """Whether this path is protected already."""
+        """Return True if this path is already protected."""
         return (self.state_of(root) / CARD).exists()
 
     def find(self, root: Path) -> Path | None:
-        """The state folder of a protected workspace; None where the path is not protected.
+        """Return the state folder of a protected workspace; None if the path is not protected.
 
-        Raises ConflictError where this very directory is protected under another path: it was moved.
+        Raise ConflictError if this directory is protected under another path: it was moved.
         """
         state = self.state_of(root)
         if self.knows(root):
@@ -65,13 +66,13 @@ class Registry:
             return state
         if moved := self.moved(root):
             raise ConflictError(
-                f"{root} was protected as {moved} and has been moved since; its history is still there",
-                hint="`takeback init` here connects it with its history again",
+                f"{root} was protected as {moved} and has been moved since; its history still exists",
+                hint="`takeback init` here reconnects it with its history",
             )
         return None
 
     def create(self, root: Path) -> Path:
-        """Begin to protect a workspace, or connect a moved one with its history again."""
+        """Start to protect a workspace, or reconnect a moved one with its history."""
         if not root.is_dir():
             raise UsageError(f"{root} is not a folder; nothing was done")
         state = self.state_of(root)
@@ -84,7 +85,7 @@ class Registry:
         return state
 
     def moved(self, root: Path) -> Path | None:
-        """The path under which this very directory was protected before, if it is not there any more."""
+        """Return the path under which this directory was protected before, if it is no longer there."""
         here = identity(root)
         for _, card in self.cards():
             if here and card.identity == here and identity(card.path) != here:
@@ -92,20 +93,20 @@ class Registry:
         return None
 
     def nearest_moved(self, start: Path) -> Path | None:
-        """The closest directory at or above a path that was protected under another path."""
+        """Return the closest directory, at or above a path, that was protected under another path."""
         if not self.folder.exists():
             return None
         return next((folder for folder in (start, *start.parents) if self.moved(folder)), None)
 
     def nearest(self, start: Path) -> Path | None:
-        """The closest protected workspace at or above a path."""
+        """Return the closest protected workspace at or above a path."""
         for folder in (start, *start.parents):
             if self.knows(folder):
                 return folder
         return None
 
     def cards(self) -> Iterator[tuple[Path, Card]]:
-        """Every workspace. A damaged card does not hide the others."""
+        """Yield every workspace. A damaged card does not hide the others."""
         try:
             folders = sorted(self.folder.iterdir())
         except FileNotFoundError:
@@ -120,8 +121,9 @@ class Registry:
                     continue
 
 
+@lru_cache(maxsize=64)
 def state_name(root: str | os.PathLike[str]) -> str:
-    """What the state folder of a workspace at this path is called."""
+    """Return the name of the state folder for a workspace at this path."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(root).name).strip("-.")[:40] or "root"
     return f"{name}-{blake3(os.fsencode(root)).hexdigest()[:12]}"
 
@@ -146,7 +148,7 @@ def read_card(state: Path) -> Card:
 
 
 def write_card(state: Path, root: Path) -> None:
-    """Note which directory this is, atomically."""
+    """Record which directory this is, atomically."""
     card = Card(CARD_FORMAT, text_of(os.fsencode(root)), identity(root))
     target = state / CARD
     if target.exists() and read_card(state) == card:
@@ -156,7 +158,7 @@ def write_card(state: Path, root: Path) -> None:
     except OSError as error:
         raise BackendError(
             f"the state folder {state} cannot be written: {error.strerror}; nothing was recorded",
-            hint="make room or make it writable, and try again",
+            hint="free some space or make it writable, and try again",
         ) from error
 
 
@@ -173,7 +175,7 @@ class _Handle(ctypes.Structure):
 
 
 def identity(path: Path) -> str:
-    """Device and handle of a directory; empty where it is not there or the file system gives no handles."""
+    """Return device and handle of a directory; empty if it does not exist or the file system has no handles."""
     try:
         device = os.stat(path).st_dev
         ask = ctypes.CDLL(None, use_errno=True).name_to_handle_at

@@ -1,4 +1,4 @@
-"""How far each webhook has been told of the journal: a small file for each, and one who tells at a time."""
+"""How far each webhook has received the journal: a small file for each, and one sender at a time."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from takeback.system.private_files import FILE_MODE, private_folder
 
 
 class WebhookMark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything up to `after` has been received."""
+    """The progress of one webhook: everything up to `after` was received."""
 
     after: int = 0
     through: int = 0
-    """Where the message ends that is under way: it may have been received. Tried again, it must be the same."""
+    """The end of the message in progress, which may have been received. A retry must send the same message."""
     failed: int = 0
-    """How often it was tried in vain."""
+    """The number of failed attempts."""
     again_us: int = 0
     why: str = ""
 
 
 class AuditMarks:
-    """The files, in a folder of their own."""
+    """The files, in their own folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @contextmanager
     def alone(self, name: str) -> Iterator[bool]:
-        """Tell a webhook in this block, alone; False where another process does."""
+        """Yield True if this process may send to the webhook now; False if another process is doing so."""
         private_folder(self._folder)
         fd = os.open(self._folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
@@ -52,11 +52,11 @@ class AuditMarks:
         except (msgspec.DecodeError, ValueError) as error:
             raise CorruptionError(
                 f"{path} cannot be read: {error}; nothing was sent",
-                hint="remove it, and the webhook is told everything from the first event on",
+                hint="remove it to send the webhook everything again, from the first event on",
             ) from error
 
     def write(self, name: str, mark: WebhookMark) -> None:
-        """Durable when this returns."""
+        """Store a mark, durably."""
         path = self._folder / f"{name}.json"
         durable.replace(path, msgspec.json.encode(mark), temporary=path.with_suffix(".new"))
 

@@ -1,9 +1,9 @@
-"""A note that a workspace has a history, in another place than the history itself.
+"""A note that a workspace has a history, kept apart from the history itself.
 
     <the platform's data folder>/takeback/witness/<digest of the state folder's path>.json
 
-Whoever removes a state folder removes all that could tell of it. This small file stays, and so the loss is told. It
-holds no content, and nothing depends on it: where it cannot be written, or is gone too, everything works without.
+Removing a state folder removes every record of it. This small file stays, so that the loss can be reported. It
+holds no content, and nothing depends on it: if it cannot be written, or is gone too, everything works without it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ FORMAT = 1
 
 
 class Witness(msgspec.Struct, frozen=True):
-    """What is known of the history of a workspace."""
+    """What is known about the history of a workspace."""
 
     format: int
     root: str
     state: str
     identity: str
-    """What the file system calls the directory: another one at the same path is another workspace."""
+    """The file system's identity of the directory: another directory at the same path is another workspace."""
     began: str
     """The digest of its first record."""
     since_us: int
     count: int = 0
-    """So many records it had at least, when that was last noted: after they were durable."""
+    """The number of durable records when this was last written."""
     head: str = ""
-    """The digest of the last of these."""
+    """The digest of the last of them."""
 
     @property
     def is_of_a_folder(self) -> bool:
@@ -47,12 +47,12 @@ def made(root: Path, state: Path, identity: str, began: str, since_us: int) -> W
 
 
 def read(folder: Path, state: Path) -> Witness | None:
-    """What is noted of this state folder. What cannot be read says nothing."""
+    """Return the note about this state folder. An unreadable note counts as none."""
     return _read(folder / _name(os.fsencode(state)))
 
 
 def write(folder: Path, witness: Witness) -> None:
-    """Note it, and drop what is noted of folders that are gone: nobody could miss their history."""
+    """Write a note, and drop the notes about folders that are gone, whose history cannot be missed."""
     path = folder / _name(path_of(witness.state))
     if not path.exists():
         for other, found in list(_every(folder)):
@@ -63,7 +63,7 @@ def write(folder: Path, witness: Witness) -> None:
 
 
 def remove(folder: Path, state: Path) -> None:
-    """Nothing is noted of this state folder any more."""
+    """Remove the note about this state folder."""
     path = folder / _name(os.fsencode(state))
     try:
         path.unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""Where the history and the content of a workspace are kept, and moving both to another place."""
+"""The place of a workspace's history and content, and moving both to another place."""

@@ -1,10 +1,10 @@
 """Bringing a workspace of a shared store to this machine: into a new folder, as it was last recorded.
 
-    look into the journal → the folder is noted as not whole → content, files, databases, git → all of it read again
-    → the seat is taken, with how things are here
+    read the journal → note the folder as incomplete → bring content, files, databases, git → read all of it again
+    → take the seat, with the present marks
 
-The seat is the one point of no return. Before it the workspace sits where it sat, and the folder here is a copy that
-cannot record anything; after it whatever still works there is refused. Cut short, it can be called again.
+Taking the seat is the point of no return. Before it the workspace sits where it was, and the folder here is a copy
+that cannot record anything; after it, anything still at work there is refused. If interrupted, call it again.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from takeback.workspace.workspace import Workspace
 TRIES_MAX = 20
 NAMES_MAX = 5
 PARTS = ("files", "sqlite", "git")
-"""What is brought: what lies outside the workspace, or in servers, is not its own."""
+"""The resources that are brought. Paths outside the workspace and databases on servers are not part of it."""
 ARRIVAL = "arrival"
-"""What a rollback is called that is none: what is being brought."""
+"""The id that swaps get here in place of a rollback's."""
 
 NOTED = crash_points.crash_point("arrival-noted")
 BEGUN = crash_points.crash_point("arrival-begun")
@@ -70,13 +70,13 @@ class Outlook(msgspec.Struct, frozen=True):
 
     @property
     def is_here(self) -> bool:
-        """Whether it sits in this folder already."""
+        """Whether it already sits in this folder."""
         found = place.place_of(self.state) if (self.state / place.FILE).exists() else None
         return bool(self.seat and found and found.id == self.seat.place.id)
 
     @property
     def stays(self) -> list[str]:
-        """What does not come along, in words."""
+        """Descriptions of what is not brought."""
         return list(_left_behind(self.history))
 
 
@@ -86,15 +86,15 @@ class Arrival(msgspec.Struct, frozen=True):
     root: Path
     seat: Seat
     is_new: bool = False
-    """Whether it came just now: else it sat here already."""
+    """Whether it was brought just now; otherwise it already sat here."""
     files: int = 0
     databases: int = 0
     unlike: tuple[str, ...] = ()
-    """What is here, but not down to its owner."""
+    """What was brought, but with another owner."""
     again: tuple[str, ...] = ()
-    """Calls that were completed, and whose work on files was not recorded yet: they are made again."""
+    """Completed calls whose changes to files were not recorded yet: they will be made again."""
     stays: tuple[str, ...] = ()
-    """What turned out not to come along, in words."""
+    """Descriptions of what could not be brought."""
 
 
 def look(
@@ -106,9 +106,9 @@ def look(
     blobs: str = "",
     blobs_key: str = "",
 ) -> Outlook:
-    """Look what would be brought into this folder; nothing is changed. Refused where anything else is in it.
+    """Return what would be brought into this folder, without changing anything. Raise if the folder is not empty.
 
-    Addresses are written as in takeback.toml: $NAME stands for a variable.
+    Addresses are as in takeback.toml: $NAME stands for a variable.
     """
     root = Path(os.path.realpath(into))
     registry = Registry(environment.state_home())
@@ -130,7 +130,7 @@ def look(
             seat = journal.seats.now() if journal.seats else None
             notice = journal.moving.notice()
             if begun is None and kept.blobs and history.marks and not notice:
-                # A slip is told before anything of it is kept.
+                # A wrong bucket or key is reported before it is stored.
                 content.refuse_strange(kept, journal)
         finally:
             journal.close()
@@ -148,22 +148,22 @@ def look(
 
 
 def arrive(outlook: Outlook, *, progress: Progress = silent) -> Arrival:
-    """Bring the workspace into its folder, and let it sit there. SeatHeld while it is at work elsewhere."""
+    """Bring the workspace into its folder, and take the seat. Raise SeatHeld while it is at work elsewhere."""
     root, state, seat = outlook.root, outlook.state, outlook.seat
     if seat and outlook.is_here:
         place.arrived(state)
         return Arrival(root, seat)
     if seat and seat.is_live:
         raise SeatHeld(
-            f"{outlook.workspace} sits in {seat.place.said}, which showed a sign of life less than "
-            f"{seat.ttl_us / 1e6:g} s ago; nothing was brought",
-            hint=f"end what works there, and try again in {seat.left_us / 1e6:.0f} s",
+            f"{outlook.workspace} sits in {seat.place.said}, which is still active (last sign of life less than "
+            f"{seat.ttl_us / 1e6:g} s ago); nothing was brought",
+            hint=f"stop the work there, and try again in {seat.left_us / 1e6:.0f} s",
             left_s=seat.left_us / 1e6,
         )
     if outlook.history.marks and not outlook.kept.blobs:
         raise UsageError(
-            "it is not known from which bucket to bring the content; nothing was brought",
-            hint=f"--blobs s3://BUCKET/FOLDER, or blobs in [store] of a {toml.FILE} here",
+            "no bucket is configured to bring the content from; nothing was brought",
+            hint=f"use --blobs s3://BUCKET/FOLDER, or set blobs under [store] in a {toml.FILE} here",
         )
     _prepare(outlook)
     for _ in range(TRIES_MAX):
@@ -171,13 +171,13 @@ def arrive(outlook: Outlook, *, progress: Progress = silent) -> Arrival:
             place.arrived(state)
             return arrived
     raise ConflictError(
-        f"{outlook.workspace} goes on elsewhere while it is brought here; it was not moved",
-        hint="end what works there, and try again",
+        f"{outlook.workspace} is still at work elsewhere; it was not moved",
+        hint="stop the work there, and try again",
     )
 
 
 def _named(registry: Registry, store: str, workspace: str, blobs: str, blobs_key: str) -> StoreLocation:
-    """The store that was named; or that of the workspace in which we are, or that its takeback.toml names."""
+    """Return the named store, or that of the workspace in which we are, or that of its takeback.toml."""
     here = Path(os.path.realpath(environment.here()))
     nearest = registry.nearest(here)
     if nearest and not store and (kept := location.read(registry.state_of(nearest))):
@@ -192,14 +192,14 @@ def _named(registry: Registry, store: str, workspace: str, blobs: str, blobs_key
     if not store and not settings.store and toml.read_config(root).store.store:
         raise UsageError(
             f"{toml.FILE} names a store that you have not accepted; nothing was done",
-            hint="look at it, and name it with --store and --workspace",
+            hint="look at it, then name it with --store and --workspace",
         )
     written, bucket, name = store or settings.store, blobs or settings.blobs, workspace or settings.workspace
     if not written or not name:
         missing = "store" if not written else "workspace"
         raise UsageError(
-            f"it is not known from which {missing} to bring it; nothing was done",
-            hint=f"--store postgresql://host/database --workspace NAME, or [store] in a {toml.FILE} here",
+            f"no {missing} is named to bring it from; nothing was done",
+            hint=f"use --store postgresql://host/database --workspace NAME, or set [store] in a {toml.FILE} here",
         )
     return StoreLocation(STORE_FORMAT, written, name, bucket, blobs_key or settings.blobs_key)
 
@@ -215,25 +215,25 @@ def _refuse_another(root: Path, kept: StoreLocation, store: str, workspace: str)
 
 
 def _refuse_filled(root: Path) -> None:
-    """Nothing that is there is written over."""
+    """Raise RefusedError if the folder is not empty: nothing in it may be overwritten."""
     if root.exists() and not root.is_dir():
         raise RefusedError(f"{root} is not a folder; nothing was changed", hint="name a new folder")
     found = sorted(os.listdir(root)) if root.exists() else []
     if found:
         more = f" and {len(found) - NAMES_MAX} more" if len(found) > NAMES_MAX else ""
         raise RefusedError(
-            f"{root} is not empty: it holds {', '.join(found[:NAMES_MAX])}{more}. Nothing was changed",
+            f"{root} is not empty: it contains {', '.join(found[:NAMES_MAX])}{more}. Nothing was changed",
             hint="name a new folder, or an empty one",
         )
 
 
 def _prepare(outlook: Outlook) -> None:
-    """Make the folder, and note that it is not whole yet before anything else could take it for whole."""
+    """Create the folder, and first note that it is incomplete, so that nothing takes it for complete."""
     registry = Registry(outlook.state.parent.parent)
     try:
         outlook.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BackendError(f"{outlook.root} cannot be made: {error.strerror}; nothing was done") from error
+        raise BackendError(f"{outlook.root} cannot be created: {error.strerror}; nothing was done") from error
     private_folder(registry.home)
     private_folder(outlook.state)
     if place.arriving(outlook.state) is None:
@@ -245,13 +245,13 @@ def _prepare(outlook: Outlook) -> None:
 
 
 def _bring(root: Path, state: Path, progress: Progress) -> Arrival | None:
-    """One attempt; None where something was recorded meanwhile."""
+    """Make one attempt. Return None if something was recorded meanwhile."""
     with _opened(root, state, progress) as workspace:
         wanted = dict(workspace.history.marks)
         with workspace.lock.held():
             unlike, kept, counts = _put(workspace, state, wanted, progress)
     crash_points.reach(BROUGHT)
-    # Opened anew: the settings that hold have come with the files.
+    # Opened again: the settings that hold have come with the files.
     with _opened(root, state, progress) as workspace, workspace.lock.held():
         history = workspace.history
         if any(mark != history.marks.get(name) for name, mark in wanted.items()):
@@ -261,7 +261,7 @@ def _bring(root: Path, state: Path, progress: Progress) -> Arrival | None:
         assert workspace.journal.seats
         lost = set(history.moves.lost)
         try:
-            # What the marks name has to be where others find it, as for every event.
+            # As for every event, the content that the marks name has to be in the bucket first.
             fences = workspace.parts.store.share()
             seat = workspace.journal.seats.take(
                 marks, after=history.seq, actor=environment.actor(), fences=fences
@@ -280,7 +280,7 @@ def _opened(root: Path, state: Path, progress: Progress) -> Workspace:
 def _put(
     workspace: Workspace, state: Path, wanted: dict[str, e.Mark], progress: Progress
 ) -> tuple[tuple[str, ...], str, tuple[int, int]]:
-    """Files, then the databases among them, then git."""
+    """Put the files here, then the databases among them, then git."""
     unlike: list[str] = []
     counts = {"files": 0, "sqlite": 0}
     earlier = place.arriving(state) or place.Arriving()
@@ -303,33 +303,33 @@ def _put(
 
 
 def _bring_git(workspace: Workspace, goal: e.Mark) -> str:
-    """The whole repository, where there was one; says why not, where it cannot come."""
+    """Bring the whole repository, if there is one. Return the reason if it cannot be brought."""
     ways = list(workspace.parts.git.changes(workspace.parts.git.mark(), goal))
     if any(change.target.name == ".git" for change in ways):
-        return "the repository: its .git leads to another folder of the other machine"
-    # Also where there is none any more: what is taken back later may need its objects.
+        return "the repository: its .git refers to another folder on the other machine"
+    # Even if the repository is gone: a later undo may need its objects.
     done = workspace.parts.git.bring(goal)
     _judged(done, [Swap(change.target, change.before, change.after) for change in ways])
     return ""
 
 
 def _finish(files: Observed, earlier: place.Arriving) -> None:
-    """Carry out what an attempt began that was cut short: only so is it known what in its staging folder is whose."""
+    """Finish what an interrupted attempt began: only then is it clear which files in its staging folder are whose."""
     found, brought = (e.Mark(files.name, state) for state in (earlier.found, earlier.brought))
     swaps = [Swap(change.target, change.before, change.after) for change in files.changes(found, brought)]
     files.swap(swaps, ARRIVAL, fresh=False)
 
 
 def _swaps(resource: Observed, present: e.Mark, goal: e.Mark, earlier: str) -> list[Swap]:
-    """What leads from what is here to what was recorded. What is here and was not brought is somebody else's."""
+    """Return the swaps from what is here to what was recorded. Raise if anything here was not brought by us."""
     ways = list(resource.changes(present, goal))
     strange = _strange(resource, ways, present, earlier)
     if strange:
         more = f" and {len(strange) - NAMES_MAX} more" if len(strange) > NAMES_MAX else ""
         raise RefusedError(
-            f"{', '.join(strange[:NAMES_MAX])}{more} was not brought here, and is not written over. "
+            f"{', '.join(strange[:NAMES_MAX])}{more} was not brought here, and is not overwritten. "
             "The workspace was not moved",
-            hint="take it away, or name a new folder",
+            hint="move it elsewhere, or name a new folder",
         )
     return [Swap(change.target, change.before, change.after) for change in ways]
 
@@ -347,13 +347,13 @@ def _strange(resource: Observed, ways: Iterable[Change], present: e.Mark, earlie
 
 
 def _are_folders(change: Change) -> bool:
-    """Whether only the mode or the time of a folder is to be set."""
+    """Return True if both versions are folders, so that only the mode or the time changes."""
     kinds = [entry.kind if entry else "" for entry in (entry_of(change.before), entry_of(change.after))]
     return kinds == [FOLDER, FOLDER]
 
 
 def _judged(done: Sequence[Swapped], swaps: Sequence[Swap]) -> list[str]:
-    """Those that are here but for their owner; the rest has to be here exactly."""
+    """Return the targets that differ only in their owner. Raise BackendError if any other differs."""
     goals = {swap.target: swap.goal for swap in swaps}
     wrong = [one for one in done if not one.verified and one.now != goals.get(one.target)]
     if wrong:
@@ -361,7 +361,7 @@ def _judged(done: Sequence[Swapped], swaps: Sequence[Swap]) -> list[str]:
         raise BackendError(
             f"{first.target.said} could not be brought: {first.why or first.did}"
             f"{f', nor {len(wrong) - 1} more' if len(wrong) > 1 else ''}. The workspace was not moved",
-            hint="mend that, and call it again: it goes on where it was",
+            hint="fix that, and run the command again: it continues where it stopped",
         )
     return [one.target.said for one in done if not one.verified]
 
@@ -369,7 +369,7 @@ def _judged(done: Sequence[Swapped], swaps: Sequence[Swap]) -> list[str]:
 def _refuse_unlike(
     workspace: Workspace, wanted: dict[str, e.Mark], marks: Sequence[e.Mark], *, but: str
 ) -> None:
-    """The proof: what is here now, read again, is what was recorded."""
+    """Raise RefusedError unless everything here, read again, equals what was recorded."""
     for mark in marks:
         resource = workspace.parts.tracker.observed[mark.resource]
         if mark.resource not in PARTS or mark.resource not in wanted or mark.resource == but:
@@ -378,14 +378,14 @@ def _refuse_unlike(
         if differs:
             raise RefusedError(
                 f"{differs[0].target.said} was changed here while it was brought; the workspace was not moved",
-                hint="take it away, and call it again",
+                hint="move it elsewhere, and run the command again",
             )
 
 
 def _left_behind(history: History) -> Iterable[str]:
-    """What stays on the other machine, or was never part of it."""
-    targets = {target.resource for target in history.targets()}
+    """Yield descriptions of what stays on the other machine, or was never part of the workspace."""
+    targets = history.resources
     if "outside" in targets:
-        yield "what was changed outside the workspace: those paths are of the other machine"
+        yield "changes outside the workspace: those paths belong to the other machine"
     if "postgres" in targets:
-        yield "databases of servers: they stay where they are; `takeback guard` makes them known here"
+        yield "databases on servers: they stay where they are; `takeback guard` registers them here"

@@ -1,4 +1,4 @@
-"""Which content store a workspace has: packs on this machine, and a bucket behind them that machines share."""
+"""The content store of a workspace: packs on this machine, and maybe a bucket that machines share."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def store_for(
     progress: Progress = silent,
     removed: Callable[[], object] = lambda: None,
 ) -> PackStore:
-    """The same, for a workspace that would be kept there."""
+    """Return the content store for a workspace that is kept in this place."""
     if not kept or not kept.blobs:
         return PackStore(state / PACKS)
     from takeback.storage.content.bucket import Seal, SharedStore  # its driver is an extra
     from takeback.storage.content.bucket.local_index import LocalIndex
 
     address = environment.expanded(kept.blobs)
-    # Of each bucket something else is known.
+    # Each bucket has its own index.
     known = LocalIndex(state / f"bucket-{blake3(f'{address} {kept.workspace}'.encode()).hexdigest(6)}.db")
     return SharedStore(
         state / PACKS,
@@ -63,11 +63,11 @@ def store_for(
 
 
 def check(kept: StoreLocation) -> None:
-    """Raise whatever is wrong with the bucket, while nothing is begun. The same for whoever is to write there."""
+    """Raise any error with the bucket before anything is begun, by writing the same small file each time."""
     if not kept.blobs and kept.blobs_key:
         raise UsageError(
-            "there is a key for a bucket, but no bucket; nothing was recorded",
-            hint='blobs = "s3://bucket/folder"',
+            "a key for a bucket is set, but no bucket; nothing was recorded",
+            hint='set blobs = "s3://bucket/folder"',
         )
     if kept.blobs:
         from takeback.storage.content.bucket import Bucket, Seal
@@ -77,7 +77,7 @@ def check(kept: StoreLocation) -> None:
 
 
 def refuse_strange(kept: StoreLocation, journal: Journal) -> None:
-    """Refuse a bucket that has nothing of this history, or is sealed by another key. Nothing is written there."""
+    """Raise if the bucket has nothing of this history, or is encrypted with another key. Write nothing to it."""
     from takeback.storage.content.bucket import Bucket, Seal
     from takeback.storage.content.bucket.listing import refuse_unlike
 
@@ -88,12 +88,12 @@ def refuse_strange(kept: StoreLocation, journal: Journal) -> None:
         raise UsageError(
             f"{postgres_address.hidden(environment.expanded(kept.blobs))} has nothing of "
             f"{kept.workspace}; nothing was done",
-            hint="see `blobs` in the takeback.toml, or `takeback store show`, of the machine that it was on",
+            hint="check `blobs` in takeback.toml, or `takeback store show`, on the machine that it was on",
         )
 
 
 def _bucket(address: str, workspace: str, known: LocalIndex, journal: Journal) -> Bucket:
-    """The folder of this workspace: two histories never share one, even if they are called the same."""
+    """Return the bucket's folder for this workspace: two histories never share one, even with the same name."""
     from takeback.storage.content.bucket import Bucket
 
     history = known.fact(_HISTORY)
@@ -105,7 +105,7 @@ def _bucket(address: str, workspace: str, known: LocalIndex, journal: Journal) -
 
 def _history(journal: Journal) -> str:
     first = journal.get(1)
-    assert first, "a workspace has begun before its content is looked at"
+    assert first, "a workspace has begun before its content is read"
     return first.digest.rpartition(":")[2][:_HISTORY_DIGITS]
 
 

@@ -1,6 +1,6 @@
-"""A history from one place to another: carried record by record, read back, and compared.
+"""Copying a history from one place to another: record by record, then read back and compared.
 
-Nothing here decides where a workspace is. A journal is copied into one that is shut, and both are proved to be alike.
+Nothing here decides where a workspace is. A journal is copied into one that is shut, and both are proved to be equal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAGE = 500
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """What two places were found to have in common, which is everything."""
+    """The counts of what was compared and found equal in both places."""
 
     events: int
     streams: int
@@ -31,25 +31,25 @@ class Copied(msgspec.Struct, frozen=True):
 
 
 def begins_alike(source: Journal, target: Journal, progress: Progress) -> int:
-    """How many records the target has. Raises ConflictError where they are not the first ones of the source."""
+    """Return how many records the target has. Raise ConflictError if they are not the first ones of the source."""
     there, here = target.head().count, source.head().count
     rows = progress("Comparing what is there", target.moving.rows(), there)
     for ours, theirs in zip(source.moving.rows(), rows, strict=False):
         if ours != theirs:
             raise ConflictError(
-                f"another history is there: event {theirs[0]} differs; nothing was moved",
+                f"the target has another history: event {theirs[0]} differs; nothing was moved",
                 hint="choose another name with --workspace, or another database",
             )
     if there > here:
         raise ConflictError(
-            f"what is there goes on for {there - here:,} events after the last one here; nothing was moved",
-            hint="choose another name with --workspace; or work on from there, which is the newer one",
+            f"the history in the target has {there - here:,} more events than the one here; nothing was moved",
+            hint="choose another name with --workspace; or continue with the target's, which is newer",
         )
     return there
 
 
 def carry(source: Journal, target: Journal, progress: Progress) -> None:
-    """Bring all that the target has not yet."""
+    """Copy all records that the target does not have yet."""
     after = target.head().count
     rows = progress("Copying events", source.moving.rows(after=after), source.head().count - after)
     for piece in _pieces(rows):
@@ -57,7 +57,7 @@ def carry(source: Journal, target: Journal, progress: Progress) -> None:
 
 
 def carry_queue(source: Journal, target: Journal) -> None:
-    """Bring what no event tells: claims of intents, what their receivers gave, the number of the last lease."""
+    """Copy what no event records: claims of intents, answers of their receivers, the number of the last lease."""
     after = 0
     while rows := source.moving.queue(after=after):
         target.moving.adopt((), rows)
@@ -66,7 +66,7 @@ def carry_queue(source: Journal, target: Journal) -> None:
 
 
 def compare(source: Journal, target: Journal, progress: Progress) -> Copied:
-    """Read everything back from the target and hold it against the source. Raises CorruptionError at what differs."""
+    """Read everything back from the target and compare it with the source. Raise CorruptionError if it differs."""
     count, ends = 0, dict[str, Head]()
     rows = progress("Reading back", source.moving.rows(), source.head().count)
     for ours, theirs in zip_longest(rows, target.moving.rows()):
@@ -97,8 +97,9 @@ def _compare_intents(source: Outbox, target: Outbox) -> int:
 
 def _differs(what: str) -> CorruptionError:
     return CorruptionError(
-        f"{what} was read back differently from the new place; nothing was moved, and the old place holds",
-        hint="see the log of the database server; `takeback verify` checks what is here",
+        f"verification failed: {what} in the new place differs from the original; nothing was moved, and the "
+        "workspace stays in the old place",
+        hint="check the log of the database server; `takeback verify --all` checks the old place",
     )
 
 
@@ -122,5 +123,5 @@ def _intents(outbox: Outbox) -> Iterator[Queued]:
 
 
 def _told(one: Queued) -> Queued:
-    """All of an intent but when it is due, which each store tells by its own clock."""
+    """Return an intent without its due time, which each store keeps by its own clock."""
     return msgspec.structs.replace(one, due_us=0)

@@ -1,4 +1,4 @@
-"""Which journal a workspace has: a file on this machine, or a database that machines share."""
+"""The journal of a workspace: a file on this machine, or a database that machines share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from takeback.storage.state.location import STORE_FORMAT, StoreLocation
 from takeback.storage.state.lock import WorkspaceLock
 from takeback.system import postgres_address
 from takeback.system.crash_points import crash_point, reach
-from takeback.workspace.store import content
 from takeback.workspace.trusted_settings import Held, settings_of
 
 JOURNAL = "journal.db"
@@ -33,9 +32,9 @@ SETTLED = crash_point("store-settled")
 
 
 def is_begun(state: Path) -> bool:
-    """Whether the workspace was begun, and not only tried to be: a store may have refused.
+    """Return True if the workspace was begun, and not only attempted: a store may have refused.
 
-    An anchor with lines tells of a journal that is gone, which is another matter.
+    An anchor with lines means that a journal existed, even if it is gone.
     """
     anchor = state / ANCHOR
     is_anchored = anchor.exists() and anchor.stat().st_size > 0
@@ -43,14 +42,14 @@ def is_begun(state: Path) -> bool:
 
 
 def journal_of(state: Path) -> Journal:
-    """The journal of a workspace that has been begun."""
+    """Return the journal of a workspace that has been begun."""
     return opened(state, _settled(state))
 
 
 def opened(state: Path, kept: StoreLocation | None) -> Journal:
-    """The journal in this place."""
+    """Open the journal in this place."""
     if not kept or not kept.store:
-        # On a full disk not even a journal can be opened, which is all that is needed to make room again.
+        # On a full disk not even the journal can be opened, and without it nothing can make room again.
         Reserve(state).release_if_tight()
         return SqliteJournal(state / JOURNAL)
     from takeback.storage.journal.postgres.journal import PostgresJournal  # its driver is an extra
@@ -66,9 +65,9 @@ def opened(state: Path, kept: StoreLocation | None) -> Journal:
 
 
 def settle(state: Path) -> None:
-    """End a move that was cut short: the workspace is where store.json says, and is written to there. Under the lock.
+    """End an interrupted move: open the place that store.json names for writing. Call it under the lock.
 
-    Before the move was done that is the old place, and afterwards the new one.
+    That is the old place before the move was done, and the new one afterwards.
     """
     kept = location.read(state)
     if not kept or not kept.moving:
@@ -86,10 +85,10 @@ def settle(state: Path) -> None:
 
 
 def _settled(state: Path) -> StoreLocation | None:
-    """Where it is kept, after a move that was cut short; None on this machine."""
+    """Return the place of the history, after settling an interrupted move; None for this machine."""
     kept = location.read(state)
     if kept and kept.moving:
-        # Not while somebody moves it at this moment, nor by who may not write: it can be read meanwhile.
+        # Skipped while another process moves it, or if we may not write: the history can still be read.
         with suppress(RunBusy, BackendError), WorkspaceLock(state / "lock", wait_s=0).held():
             settle(state)
             kept = location.read(state)
@@ -97,7 +96,7 @@ def _settled(state: Path) -> StoreLocation | None:
 
 
 def held_unopened(state: Path, root: Path) -> Held:
-    """What takeback.toml says, as far as a human has accepted it, for a workspace whose history is not open."""
+    """Return the settings that hold for a workspace whose history is not open."""
     return settings_of(root, History(), _no_contents, acceptance.read(state).accepted)
 
 
@@ -106,9 +105,9 @@ def _no_contents() -> NoReturn:
 
 
 def begun(state: Path, root: Path, store: str, workspace: str, blobs: str = "") -> Journal:
-    """The journal of a workspace that is opened, begun in this store if it is new.
+    """Return the journal of a workspace; begin it in this store if the workspace is new.
 
-    `store` and `blobs` are addresses as they are; without one takeback.toml is asked, where the workspace is new.
+    `store` and `blobs` are literal addresses; without them, a new workspace takes those of takeback.toml.
     """
     kept = _settled(state)
     if kept is None and not (state / JOURNAL).exists():
@@ -121,8 +120,8 @@ def begun(state: Path, root: Path, store: str, workspace: str, blobs: str = "") 
             kept = begin(state, root, wanted)
         elif bucket:
             raise UsageError(
-                "a bucket for content needs a store for the history beside it; nothing was recorded",
-                hint='store = "postgresql://host/database"',
+                "a bucket for content also needs a store for the history; nothing was recorded",
+                hint='set store = "postgresql://host/database"',
             )
     elif store or workspace or blobs:
         kept = _unchanged(state, kept, store, workspace, blobs)
@@ -130,26 +129,29 @@ def begun(state: Path, root: Path, store: str, workspace: str, blobs: str = "") 
 
 
 def begin(state: Path, root: Path, wanted: StoreLocation) -> StoreLocation:
-    """Begin a workspace in a shared store, or join it where another machine has."""
+    """Begin a workspace in a shared store, or join one that another machine has begun."""
     from takeback.storage.journal.postgres.connection import Address
 
     dsn = environment.expanded(wanted.store)
     if not postgres_address.is_address(dsn):
         raise UsageError(
-            f"{postgres_address.hidden(dsn)} is no address of a store; nothing was recorded",
-            hint="postgresql://host/database",
+            f"{postgres_address.hidden(dsn)} is not the address of a store; nothing was recorded",
+            hint="use an address like postgresql://host/database",
         )
-    # Whatever is wrong with the address is told now, while nothing is begun.
+    # An error in the address is reported now, before anything is begun.
     Address(dsn).check()
     name = wanted.workspace or f"{root.name}-{secrets.token_hex(6)}"
     wanted = msgspec.structs.replace(wanted, workspace=name)
+    from takeback.workspace.store import content
+
     content.check(wanted)
     with WorkspaceLock(state / "lock").held():
         kept = location.read(state)  # again: another process may have been faster
         if kept is None:
             anchor = Anchor(state / ANCHOR)
             if not anchor.exists():
-                # Empty: it knows nothing yet of what others wrote there. From now on a missing one is a lost one.
+                # Empty, as it has seen nothing of what others wrote there. From now on, a missing anchor is a lost
+                # one.
                 anchor.start(lost=0)
             location.write(state, wanted)
         return kept or wanted
@@ -158,7 +160,8 @@ def begin(state: Path, root: Path, wanted: StoreLocation) -> StoreLocation:
 def _unchanged(
     state: Path, kept: StoreLocation | None, store: str, workspace: str, blobs: str
 ) -> StoreLocation | None:
-    """A workspace stays where it was begun; only the way there may change, such as a password."""
+    """Raise if another place is given: a workspace stays where it was begun. Only its password and such may
+    change."""
     here = environment.expanded(kept.store) if kept else ""
     if store and (not kept or place(store) != place(here)):
         where = postgres_address.hidden(here) if kept else "this machine"
@@ -168,7 +171,7 @@ def _unchanged(
         )
     if kept and workspace and workspace != kept.workspace:
         raise UsageError(
-            f"this workspace is called {kept.workspace} in its store, not {workspace}; nothing was done",
+            f"the name of this workspace in its store is {kept.workspace}, not {workspace}; nothing was done",
             hint="open it without `workspace`",
         )
     if blobs and (not kept or blobs.rstrip("/") != environment.expanded(kept.blobs).rstrip("/")):
@@ -184,9 +187,9 @@ def _unchanged(
 
 
 def is_begun_elsewhere(state: Path, root: Path) -> bool:
-    """Whether takeback.toml names a workspace of a shared store that another folder has begun.
+    """Return True if takeback.toml names a workspace of a shared store that another folder has begun.
 
-    A store that no human has accepted is not asked.
+    Never connect to a store that no human has accepted.
     """
     settings = held_unopened(state, root).settings.store
     if not settings.workspace or not postgres_address.is_address(dsn := environment.expanded(settings.store)):
@@ -198,21 +201,21 @@ def is_begun_elsewhere(state: Path, root: Path) -> bool:
 
 
 def visited(kept: StoreLocation, scratch: Path) -> Journal:
-    """The journal of a workspace that has been begun elsewhere, to look into it. UsageError where there is none."""
+    """Open the journal of a workspace that was begun elsewhere, to read it. Raise UsageError if there is none."""
     from takeback.storage.journal.postgres.journal import PostgresJournal
     from takeback.storage.journal.postgres.relocation import peek
 
     dsn = environment.expanded(kept.store)
     if not postgres_address.is_address(dsn):
         raise UsageError(
-            f"{postgres_address.hidden(dsn)} is no address of a store; nothing was done",
-            hint="postgresql://host/database",
+            f"{postgres_address.hidden(dsn)} is not the address of a store; nothing was done",
+            hint="use an address like postgresql://host/database",
         )
     head = peek(dsn, kept.workspace)
     if head is None or not head.count:
         raise UsageError(
             f"there is no workspace {kept.workspace!r} in {postgres_address.hidden(dsn)}; nothing was done",
-            hint="see `workspace` in the takeback.toml of the machine that it was on",
+            hint="check `workspace` in takeback.toml on the machine that it was on",
         )
     Anchor(scratch / ANCHOR).start(lost=0)
     here = Place("", "", "")
@@ -220,11 +223,11 @@ def visited(kept: StoreLocation, scratch: Path) -> Journal:
 
 
 def literal(address: str) -> str:
-    """An address as it is, with no variables in it."""
+    """Return an address with its dollar signs quoted, so that it contains no variables."""
     return address.replace("$", "$$")
 
 
 def place(dsn: str) -> tuple[str, ...]:
-    """What makes an address another place."""
+    """Return the parts of an address that identify the place."""
     given = postgres_address.parsed(dsn)
     return tuple(str(given.get(part) or "") for part in ("host", "hostaddr", "port", "dbname"))

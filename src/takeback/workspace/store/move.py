@@ -1,9 +1,9 @@
-"""Taking a workspace to another place: from this machine to a store that machines share, back, or to another one.
+"""Moving a workspace to another place: from this machine to a shared store, back, or to another store.
 
-The content goes first, then the history, into a place that is shut. When all has been read back and compared,
-`store.json` names the new place: that one rename is the move. From before it until after it both places are shut, so
-there is no moment at which both could be written to. What a kill leaves is ended by whoever opens the workspace next
-(`journals.settle`): it is in the old place before that rename, and in the new one after it.
+The content goes first, then the history, into a place that is shut. When all of it has been read back and compared,
+`store.json` names the new place: that one rename is the move. Both places are shut from before the rename until after
+it, so that never both can be written to. If the process is killed, the next one that opens the workspace ends the
+move (`journal.settle`): the workspace is in the old place before that rename, and in the new one after it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from takeback.core.event_base import Mark
-from takeback.core.lifecycle import Life
+from takeback.core.record import contents_named
 from takeback.engine.outbox.worker import bury
 from takeback.engine.prune import RetentionLimits, needed
 from takeback.errors import (
@@ -26,7 +26,6 @@ from takeback.errors import (
     CorruptionError,
     JournalMoved,
     RefusedError,
-    RunBusy,
     TakebackError,
     UsageError,
 )
@@ -38,9 +37,12 @@ from takeback.storage.state import location
 from takeback.storage.state.location import HERE, STORE_FORMAT, StoreLocation
 from takeback.system import postgres_address
 from takeback.system.crash_points import crash_point, reach
+from takeback.workspace.refusal import refuse_agent, refuse_at_work
 from takeback.workspace.store import content
 from takeback.workspace.store import journal as store_journal
+from takeback.workspace.store.conversations import threads_of
 from takeback.workspace.store.copy import Copied, begins_alike, carry, carry_queue, compare
+from takeback.workspace.store.summary import described
 from takeback.workspace.workspace import Workspace
 
 LOCAL = "local"
@@ -60,26 +62,17 @@ class Move(msgspec.Struct, frozen=True):
 
     source: str
     target: str
-    """Both in words, without any secret."""
+    """Both described, without any secret."""
     copied: Copied
     pieces: int
-    """Of content, that the history names."""
+    """The number of pieces of content that the history names."""
     blobs: str
-    """Where content is besides this machine; empty where it is nowhere else."""
+    """The bucket with a copy of the content; empty if it is only on this machine."""
     old: str
-    """The file of the old journal; empty where that is in a database."""
+    """The file of the old journal; empty if that is in a database."""
     done: bool = True
     with_history: bool = True
-    """False where only content went, to another bucket: there is no old history then."""
-
-
-def described(state: Path, kept: StoreLocation) -> str:
-    """Where that is, without any secret."""
-    if not kept.store:
-        return f"this machine ({state / store_journal.JOURNAL})"
-    database, host = postgres_address.called(environment.expanded(kept.store))
-    on = f" on {host}" if host and not host.startswith("/") else ""
-    return f"the database {database}{on}, as {kept.workspace}"
+    """False if only content was moved, to another bucket: there is no old history then."""
 
 
 def move(
@@ -92,21 +85,24 @@ def move(
     preview: bool = False,
     progress: Progress = silent,
 ) -> Move:
-    """Take the history of a workspace to another place; afterwards it has to be opened anew.
+    """Move the history of a workspace to another place; afterwards the workspace has to be opened again.
 
-    `to` is `local`, or the address of a database as it stands in takeback.toml, with $NAME for a variable. With
-    `blobs`, an address of the same kind, all content goes to that bucket.
+    `to` is `local`, or the address of a database as in takeback.toml, with $NAME for a variable. With `blobs`, an
+    address of the same kind, all content goes to that bucket.
     """
     state, source = workspace.state, workspace.journal
     with workspace.lock.held():
         here = location.read(state) or HERE
         there = _wanted(workspace, here, to, name, blobs, blobs_key)
         if _is_same_history(here, there) and _folder(here) == _folder(there):
-            raise UsageError(f"the history of this workspace is in {described(state, here)} already")
+            raise UsageError(
+                f"the history of this workspace is already in {described(state, here)}; nothing was moved"
+            )
         if source.moving.notice():
             return _follow(workspace, here, there, progress, preview=preview)
         workspace.recover()
         _refuse_at_work(workspace)
+        _refuse_conversations(state, here, there)
         if preview:
             return _foreseen(workspace, here, there)
         pieces = _move_content(workspace, here, there, progress)
@@ -131,14 +127,14 @@ def _wanted(
     if to == LOCAL:
         if name or blobs or blobs_key:
             raise UsageError(
-                "on this machine there is no name and no bucket; nothing was moved",
-                hint="`takeback store copy --to local`, without --workspace and --blobs",
+                "a history on this machine has no name and no bucket; nothing was moved",
+                hint="use `takeback store copy --to local` without --workspace and --blobs",
             )
         return HERE
     if not postgres_address.is_address(dsn := environment.expanded(to)):
         raise UsageError(
-            f"{postgres_address.hidden(dsn)} is no address of a store; nothing was moved",
-            hint="`local`, or postgresql://host/database",
+            f"{postgres_address.hidden(dsn)} is not the address of a store; nothing was moved",
+            hint="use `local`, or an address like postgresql://host/database",
         )
     wanted = StoreLocation(
         STORE_FORMAT,
@@ -153,7 +149,7 @@ def _wanted(
 
 
 def _name_of(workspace: Workspace) -> str:
-    """A name that no other workspace has, and the same one when the move is tried again."""
+    """Return a name that no other workspace has, and that is the same when the move is tried again."""
     first = workspace.journal.get(1)
     assert first is not None
     return f"{workspace.root.name}-{first.digest.partition(':')[2][:12]}"
@@ -167,59 +163,56 @@ def _is_same_history(here: StoreLocation, there: StoreLocation) -> bool:
 
 
 def _refuse_at_work(workspace: Workspace) -> None:
-    if inside := workspace.inside_action():
-        raise RefusedError(
-            f"this was asked from inside {inside}: an agent does not move its own history. Nothing was moved",
-            hint="do it from a terminal of your own",
-        )
-    history = workspace.history
-    for action in (*history.open_actions(), *history.open_actions(Life.BACKGROUND)):
-        raise RunBusy(
-            f"{action.id} ({action.name}) is at work; nothing was moved",
-            hint="wait for it to end, or stop it, and try again",
-        )
-    for run in history.open_runs():
-        raise RunBusy(
-            f"{run.id} ({run.began.name}) is at work; nothing was moved",
-            hint=f"end it, and try again; if nothing is at work there, say so: takeback resume {run.id}",
-        )
-    # What a worker held that is gone is free, and counts as tried.
+    refuse_agent(workspace.inside_action(), "an agent cannot move its own history", done="moved")
+    refuse_at_work(workspace.history, done="moved")
+    # Intents that a dead worker held are released, and count as attempted.
     bury(workspace.outbox)
     workspace.outbox.claim("takeback store copy", 0, 1.0)
+
+
+def _refuse_conversations(state: Path, here: StoreLocation, there: StoreLocation) -> None:
+    """Raise RefusedError if there are any: a graph that runs meanwhile would go on writing to the old place."""
+    threads = [] if _is_same_history(here, there) else threads_of(state, here)
+    if threads:
+        raise RefusedError(
+            f"agent frameworks keep {len(threads)} conversations in {described(state, here)}, which do not move. "
+            "Nothing was moved",
+            hint="delete them with `delete_thread` of the saver, or begin a new workspace in the other store",
+        )
 
 
 # Content
 
 
 def _names(workspace: Workspace, progress: Progress) -> set[bytes]:
-    """All content that the history names and that is kept, whatever the limits say."""
+    """Return the names of all content that the history names and that is kept, whatever the limits say."""
     journal, observed = workspace.journal, workspace.parts.tracker.observed
     for mark in workspace.history.marks.values():
-        # No clean-up lets go of the last one. Where even that is gone, what else is gone was not let go on purpose.
+        # No clean-up removes the last one. If even that is gone, other content is not missing on purpose.
         if mark.resource in observed and not observed[mark.resource].keeps(mark):
             raise ContentGone(
                 f"the {mark.resource} of the last record are neither here nor in the bucket; nothing was moved",
-                hint="see that the bucket is the right one; `takeback verify` shows what is missing",
+                hint="check that it is the right bucket; `takeback verify` shows what is missing",
             )
     return needed(
-        journal.read(), (), observed, RetentionLimits(0, 0, 0), 0, progress, workspace.history.values()
+        journal.read(), (), observed, RetentionLimits(0, 0, 0), 0, progress, contents_named(journal.read())
     )
 
 
 def _folder(kept: StoreLocation) -> tuple[str, str]:
-    """What makes another folder in a bucket."""
+    """Return what identifies a workspace's folder in a bucket."""
     return (environment.expanded(kept.blobs).rstrip("/"), kept.workspace) if kept.blobs else ("", "")
 
 
 def _move_content(workspace: Workspace, here: StoreLocation, there: StoreLocation, progress: Progress) -> int:
-    """See that all content that the history names is where the new place needs it; gives how many pieces that are."""
+    """Copy all content that the history names to where the new place needs it. Return the number of pieces."""
     names = _names(workspace, progress)
     if _folder(here) == _folder(there):
         return len(names)
     if here.blobs:
         workspace.parts.store.fetch(names, progress)
     if there.blobs:
-        # Nobody else can clean up there: who would has to write to the new place, which is not open yet.
+        # Nothing else can clean up there: it would have to write to the new place, which is not open yet.
         journal = workspace.journal
         store = content.store_for(workspace.state, there, journal, workspace.lock, progress)
         try:
@@ -275,13 +268,13 @@ def _move_history(
     try:
         source.moving.shut(f"was moved to {_seen_from_afar(state, there)}")
         reach(SOURCE_SHUT)
-        carry(source, target, progress)  # what a worker said meanwhile
+        carry(source, target, progress)  # what a worker recorded meanwhile
         carry_queue(source, target)
         copied = compare(source, target, progress)
         reach(PROVED)
         location.write(state, msgspec.structs.replace(there, moving=True))  # the move
     except BaseException:
-        with suppress(TakebackError):  # else whoever opens it next does that
+        with suppress(TakebackError):  # otherwise the next process that opens the workspace does it
             store_journal.settle(state)
         raise
     reach(SWITCHED)
@@ -291,36 +284,36 @@ def _move_history(
 
 
 def _sit(target: Journal, marks: Collection[Mark]) -> None:
-    """A shared history belongs to one folder at a time, and that is this one."""
+    """Take the seat for this folder: a shared history belongs to one folder at a time."""
     if target.seats:
-        with suppress(BackendError, ConflictError):  # the next command sits down, or is told who was faster
+        with suppress(
+            BackendError, ConflictError
+        ):  # the next command takes the seat, or reports who was faster
             target.seats.take(marks, after=target.head().count)
 
 
 def _sit_anew(journal: Journal) -> None:
-    """Whoever has had it open since before knows another bucket: its seat is old now, so it has to start again.
+    """Take the seat again, so that processes that still use the old bucket lose theirs and have to start again.
 
-    It is so in any case: what it would share goes nowhere, since `store.json` is another one by now.
+    They could not share content in any case, since `store.json` has changed.
     """
     assert journal.seats
-    with suppress(
-        BackendError
-    ):  # the content has been moved, and that is not undone by a server that goes away
+    with suppress(BackendError):  # the content has been moved, even if the server goes away now
         for _ in range(TRIES_MAX):
-            with suppress(JournalMoved):  # a worker may have said something meanwhile
+            with suppress(JournalMoved):  # a worker may have recorded something meanwhile
                 journal.seats.take((), after=journal.head().count)
                 return
 
 
 def _seen_from_afar(state: Path, here: StoreLocation) -> str:
-    """Where that is, for who may read it on another machine."""
+    """Return a description of the place that makes sense on another machine."""
     return described(state, here) if here.store else f"{socket.gethostname()}:{state / store_journal.JOURNAL}"
 
 
 def _follow(
     workspace: Workspace, here: StoreLocation, there: StoreLocation, progress: Progress, *, preview: bool
 ) -> Move:
-    """Another machine has moved it. What is there must begin with all that is known here."""
+    """Follow a move by another machine. The history there must begin with everything that is known here."""
     state, source = workspace.state, workspace.journal
     with _opened(state, there) as target:
         try:
@@ -329,9 +322,9 @@ def _follow(
             is_whole = False
         if not is_whole:
             raise ConflictError(
-                f"the history of this workspace {source.moving.notice()}, and {described(state, there)} has not "
-                "all of it; nothing was changed",
-                hint="name the place that it was moved to",
+                f"the history of this workspace {source.moving.notice()}, and {described(state, there)} does not "
+                "have all of it; nothing was changed",
+                hint="name the place to which it was moved",
             )
         copied = Copied(source.head().count, 0, 0)
     if not preview:

@@ -13,6 +13,7 @@ import msgspec
 from takeback.core.codec import text_of
 from takeback.ports.content import Contents
 from takeback.ports.progress import Progress
+from takeback.ports.resource import Claims
 from takeback.resources.files.entry import (
     FILE,
     FOLDER,
@@ -27,7 +28,6 @@ from takeback.resources.files.entry import (
     kind_of,
     split,
 )
-from takeback.resources.files.look.claims import Claims
 from takeback.resources.files.look.scan import Dirty
 from takeback.resources.files.look.watch import Watcher
 from takeback.resources.files.put_back.room import NO_ROOM
@@ -39,10 +39,10 @@ from takeback.system.beneath import FILE_FLAGS, FOLDER_FLAGS, OpenFolders, RootF
 READ_TRIES_MAX = 3
 BULK_FILES_MIN = 2_000
 RACY_NS = 20_000_000
-"""Times on disk move in ticks of up to 10 ms; what is younger than two of them may change again unseen."""
+"""Times on disk advance in ticks of up to 10 ms; a file younger than two of them may change again unnoticed."""
 
 MAPPED_BYTES_MAX = 64 << 20
-"""What a program writes to in its memory is read at each look, unless that would take too long."""
+"""A file that a program writes through a memory mapping is read at each look, unless it is larger than this."""
 
 
 class ReadJob(msgspec.Struct):
@@ -78,9 +78,9 @@ class Capture:
         self.looked_at: set[bytes] = set()
         self.jobs: list[ReadJob] = []
         self.closed: set[bytes] = set()
-        """Folders and files that are closed to us, and that nobody has looked into since they were."""
+        """Folders and files that we may not read, and that were not opened since they were closed."""
         self._open_to_others: dict[bytes, int] = {}
-        """Files that a program may have had open for writing when they were read, by number."""
+        """Files that a program may have had open for writing when they were read, by inode."""
         self.mapped: set[bytes] = set()
         self._described: dict[bytes, StatKey | None] = {}
         """Folders that were looked at in this round, with the key under which each was known before."""
@@ -91,7 +91,7 @@ class Capture:
         self.edits, root = edits, edits.root
         self._described.clear()
         with self.place.batch() as opened:
-            # A folder comes before those below it, which it may make or forget; and neighbours come together.
+            # A folder comes before those below it, which it may create or forget; and neighbours come together.
             for path in sorted(dirty):
                 folder = root.find(path)
                 if folder is not None:
@@ -103,13 +103,13 @@ class Capture:
         self.edits = edits
         found = self._found(self._walk(b"", self.place.open(b""), edits.root))
         some = list(islice(found, BULK_FILES_MIN))
-        # A large tree is read while it is still being looked at; how large it is, nobody knows yet.
+        # A large tree is read while the walk is still going on; its size is not known yet.
         left = self._read_bulk(chain(some, found), 0) if len(some) == BULK_FILES_MIN else some
         with self.place.batch() as opened:
             self._read_each(left, opened)
 
     def _found(self, walk: Iterable[None]) -> Iterator[ReadJob]:
-        """The files that a walk comes by, as it goes on."""
+        """Yield the files that a walk finds, as it goes on."""
         for _ in walk:
             jobs, self.jobs = self.jobs, []
             yield from jobs
@@ -118,23 +118,23 @@ class Capture:
         try:
             fd = opened(path)
         except OSError as error:
-            # Gone since; the folder above will say so when it is looked at, at the latest next time.
+            # Gone since; the look at the folder above will notice, at the latest next time.
             if isinstance(error, PermissionError) and names != {b""}:
                 self.closed.add(path)
             return
-        if b"" in names and path not in self._described:
+        if b"" in names and (path not in self._described or folder.key is None):
             self._describe(folder, path, os.fstat(fd), fd)
         for name in names:
             if name:
                 self._look_at(folder, path, name, fd, opened)
 
     def _enter(self, path: bytes, fd: int, folder: TreeFolder) -> None:
-        """A folder that is new to us, and all below it. Closes the descriptor."""
+        """Capture a folder that is new to us, and all below it. Closes the descriptor."""
         for _ in self._walk(path, fd, folder):
             pass
 
     def _walk(self, path: bytes, fd: int, folder: TreeFolder) -> Iterator[None]:
-        """The same, one folder at a time."""
+        """Do the same, one folder at a time."""
         try:
             self._fill(path, folder, fd)
         finally:
@@ -158,26 +158,31 @@ class Capture:
             pending.extend((join(here, name), inner) for name, inner in below.folders.items())
 
     def _fill(self, path: bytes, folder: TreeFolder, fd: int) -> None:
-        # Watched before it is listed, so that what is made in between is seen by one of the two.
+        # Watch before listing, so that a file created in between is seen by one of the two.
         if self.watcher is not None:
             self.watcher.watch(path, fd)
         self._describe(folder, path, os.fstat(fd), fd)
         for name in os.listdir(fd):
             self._look_at(folder, path, os.fsencode(name), fd, None)
 
-    def _describe(self, folder: TreeFolder, path: bytes, found: os.stat_result, fd: int) -> None:
-        """The folder's own entry."""
+    def _describe(
+        self, folder: TreeFolder, path: bytes, found: os.stat_result, fd: int, *, is_listed: bool = True
+    ) -> None:
+        """Record the folder's own entry. Unless its names are known as well, the next scan lists them."""
         self.looked_at.add(path)
         self._described.setdefault(path, folder.key)
         if found.st_dev != self.place.device:
             self._state("is on another file system: recorded, but cannot be put back", path)
-        key = None if self._is_racy(found) else key_of(found)
+        key = key_of(found) if is_listed and not self._is_racy(found) else None
         self.edits.describe(folder, path, _entry(found, b"", self._xattrs(fd, path)), key)
 
     def _look_at(
         self, folder: TreeFolder, here: bytes, name: bytes, fd: int, opened: OpenFolders | None
     ) -> None:
-        """One name in an open folder. Without `opened`, a new folder is noted and entered by the caller."""
+        """Look at one name in an open folder.
+
+        Without `opened`, a new folder is recorded and entered by the caller.
+        """
         path = join(here, name)
         if self.excluded(path):
             return
@@ -185,7 +190,7 @@ class Capture:
         try:
             self._look_closer(folder, here, name, path, fd, opened)
         except PermissionError as error:
-            # The folder shows its names and no more. What we know of it stands.
+            # The folder shows its names and no more. What we know about it stays valid.
             if self._described.get(here, folder.key) != key_of(os.fstat(fd)):
                 self._state("cannot be looked at", path, error)
                 self.closed.add(here)
@@ -212,7 +217,7 @@ class Capture:
                 self.edits.put_folder(folder, path, TreeFolder(_entry(found), None))
         else:
             if kind not in RESTORABLE:
-                self._state("is a socket or device, which is noted and not restored", path)
+                self._state("is a socket or device, which is recorded but not restored", path)
             content = os.readlink(name, dir_fd=fd) if kind == LINK else b""
             row = TreeRow(_entry(found, content), key_of(found), self._is_racy(found))
             self.edits.put_file(folder, path, row)
@@ -226,34 +231,35 @@ class Capture:
         except OSError as error:
             found = os.stat(name, dir_fd=fd, follow_symlinks=False)
             if known is not None and known.key == key_of(found):
-                # It was looked into when it was closed.
+                # It was looked into before it was closed.
                 return
             self._state("cannot be opened", path, error)
             if isinstance(error, PermissionError):
                 self.closed.add(path)
             if known is not None:
-                # Still there but closed to us: what we know of it stands, its own mode is seen from outside.
+                # Still there, but we may not open it: what we know of its content stays, and its mode is visible
+                # from outside.
                 self.edits.describe(known, path, _entry(found, b"", known.entry.xattrs), None)
             return
         try:
             found = os.fstat(below_fd)
             if known is not None and not self._is_another(known, path, found):
-                self._describe(known, path, found, below_fd)
+                self._describe(known, path, found, below_fd, is_listed=known.key == key_of(found))
                 return
             new = TreeFolder(_entry(found), None)
             self.edits.put_folder(folder, path, new)
             self._enter(path, os.dup(below_fd), new)
         finally:
-            # What is inside is often looked at next.
+            # Its content is often looked at next.
             opened.keep(path, below_fd)
 
     def take_closed(self) -> list[bytes]:
-        """Those above come first, for they have to be opened first."""
+        """Return and clear the closed paths, those above first, because they must be opened first."""
         closed, self.closed = sorted(self.closed), set()
         return closed
 
     def note_closed(self, path: bytes, found: os.stat_result) -> None:
-        """What was opened to look into it is closed again."""
+        """Record the present state of a path that was opened to look into it and is closed again."""
         folder = self.edits.root.find(path)
         above, name = split(path)
         if folder is not None:
@@ -263,13 +269,13 @@ class Capture:
             self.edits.put_file(around, path, TreeRow(entry, key_of(found)))
 
     def _is_another(self, known: TreeFolder, path: bytes, found: os.stat_result) -> bool:
-        """Whether this is not the folder that we knew; or one that the watcher lost sight of."""
+        """Return True if this is not the folder that we knew, or one that the watcher lost sight of."""
         if self.watcher is not None and path not in self.watcher:
             return True
         return known.key is not None and known.key.ino != found.st_ino
 
     def _read_files(self, opened: OpenFolders) -> None:
-        """Read what was noted: all at once where there is much of it, and one by one what that left."""
+        """Read the recorded files: in bulk if there are many, and one by one what that left."""
         jobs, self.jobs = self.jobs, []
         if len(jobs) >= BULK_FILES_MIN:
             jobs = self._read_bulk(jobs, len(jobs))
@@ -290,7 +296,7 @@ class Capture:
         self._distrust_mapped()
 
     def _distrust_mapped(self) -> None:
-        """Files that a program writes to in its memory are read again by the next look: no time tells."""
+        """Mark files that a program has mapped for writing, to be read again by the next look: no time shows it."""
         files, self._open_to_others = self._open_to_others, {}
         theirs = mapped(set(files.values()))
         for path in (path for path, ino in files.items() if ino in theirs):
@@ -299,14 +305,15 @@ class Capture:
                 continue
             if row.entry.size > MAPPED_BYTES_MAX:
                 self._state(
-                    "is in the memory of a program that writes to it, so changes may be seen late", path
+                    "is mapped into memory by a program that writes to it, so changes may be noticed late",
+                    path,
                 )
             else:
                 self.mapped.add(path)
                 self.edits.put_file(folder, path, msgspec.structs.replace(row, racy=True))
 
     def _read_bulk(self, jobs: Iterable[ReadJob], total: int) -> list[ReadJob]:
-        """Read many files with several processes; returns those that have to be read with more care."""
+        """Read many files with several processes. Return those that must be read with more care."""
         given: dict[bytes, ReadJob] = {}
         read: set[bytes] = set()
 
@@ -316,15 +323,16 @@ class Capture:
                 yield job.path, job.found.st_size
 
         answers = self.contents.put_many(sizes(), self.place.fd)
-        for path, content, file_id in self.progress("Reading files", answers, total):
+        for path, content, file_id, is_plain in self.progress("Reading files", answers, total):
             job = given[path]
             found = job.found
             seen = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-            # The path may have led elsewhere meanwhile, or the file may be too young to be sure of.
+            # The path may have led elsewhere meanwhile, or the file may be too young to be sure.
             if file_id != seen or self._is_racy(found):
                 read.discard(path)
                 continue
-            entry = _entry(found, content, self._xattrs(b"/proc/self/fd/%d/%s" % (self.place.fd, path), path))
+            by_path = b"/proc/self/fd/%d/%s" % (self.place.fd, path)
+            entry = _entry(found, content, () if is_plain else self._xattrs(by_path, path))
             self.edits.put_file(job.into, path, TreeRow(entry, key_of(found)))
             self._open_to_others[path] = found.st_ino
             read.add(path)
@@ -346,7 +354,7 @@ class Capture:
                     return None
                 content = self.contents.put(fd, before.st_size)
                 entry = _entry(before, content, self._xattrs(fd, path))
-                # A write sets the time first and the bytes after, so a recent file is read twice.
+                # A write sets the mtime first and the bytes after, so a recent file is read twice.
                 racy = self._is_racy(before)
                 steady = not racy or self.contents.name(fd, before.st_size) == content
                 key = key_of(os.fstat(fd))
@@ -364,8 +372,8 @@ class Capture:
             os.close(fd)
 
     def _closed_to_us(self, job: ReadJob, folder_fd: int, path: bytes, error: OSError) -> TreeRow | None:
-        """A file that cannot be read. If it is the one that we knew, its content is still known."""
-        what = "is not kept" if error.errno in NO_ROOM else "cannot be read"
+        """Return the row of a file that cannot be read. If it is the one that we knew, its content is still known."""
+        what = "was not saved" if error.errno in NO_ROOM else "cannot be read"
         self._state(what, path, error)
         if isinstance(error, PermissionError):
             self.closed.add(path)
@@ -404,7 +412,7 @@ class Capture:
 
 
 def _same_file(key: StatKey, known: StatKey) -> bool:
-    """The same bytes, as far as can be told without reading them."""
+    """Return True if the bytes are the same, as far as that can be known without reading them."""
     return (key.ino, key.size, key.mtime_ns) == (known.ino, known.size, known.mtime_ns)
 
 

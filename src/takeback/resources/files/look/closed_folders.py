@@ -1,8 +1,9 @@
 """Folders and files of the user's own that are closed even to them, opened for a moment.
 
-Permissions bind whoever is not root. What an agent hid behind `chmod 000` has to be seen all the same, and what it
-deleted from a write-protected folder has to come back. So it is opened, for its owner alone, and closed again as soon
-as the work is done. A note beside our state says how it was: if we are killed meanwhile, the next command closes it.
+Permissions bind everyone except root. What an agent hid with `chmod 000` must still be seen, and what it deleted
+from a write-protected folder must come back. So such a path is opened, for its owner alone, and closed again as
+soon as the work is done. A note in our state records how it was: if we are killed meanwhile, the next command
+closes it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ OPENED = crash_points.crash_point("door-opened")
 
 
 class Doors:
-    """What stands open at the moment, and how it was before."""
+    """What is open at the moment, and how it was before."""
 
     def __init__(self, place: RootFolder, note: Path) -> None:
         self._place = place
@@ -31,7 +32,7 @@ class Doors:
         self._modes: dict[bytes, int] = {}
 
     def open(self, path: bytes) -> None:
-        """Let the owner work in a folder, or read a file. PermissionError where that is not for us to do."""
+        """Open a folder to work in, or a file to read. Raise PermissionError if it is not ours to open."""
         with self._at(path) as fd:
             found = os.fstat(fd)
             mode = stat.S_IMODE(found.st_mode)
@@ -40,48 +41,48 @@ class Doors:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             self._write(path, mode)
             crash_points.reach(NOTED)
-            # The kernel's own name of it reaches it although its mode lets nobody in.
+            # The kernel's own name for it works even though its mode lets no one in.
             os.chmod(f"/proc/self/fd/{fd}", mode | rights)
             crash_points.reach(OPENED)
 
     def forget(self, path: bytes) -> None:
-        """Its mode has been decided: it is not to be closed again."""
+        """Forget a path whose mode has been decided, so that it is not closed again."""
         self._modes.pop(path, None)
 
     def close(self) -> dict[bytes, os.stat_result]:
-        """Close what still stands open; each as it is then."""
+        """Close what is still open. Return the stat of each path afterwards."""
         found, left = {}, False
-        # The deepest first: those above it must be open to reach it.
+        # The deepest first: those above must be open to reach it.
         for path in sorted(self._modes, key=depth, reverse=True):
             try:
                 found[path] = self._close(path, self._modes[path])
             except (FileNotFoundError, NotADirectoryError):
-                # Gone, and with it the door.
+                # The path is gone, so there is nothing to close.
                 continue
             except OSError:
                 left = True
         self._modes.clear()
         if not left:
-            # Else the next command tries again.
+            # Otherwise the next command tries again.
             self._note.unlink(missing_ok=True)
         return found
 
     def recover(self) -> None:
-        """Close what a process that was killed had left open."""
+        """Close what a killed process left open."""
         if not os.path.exists(self._note):
             return
         try:
             lines = self._note.read_text().split("\n")
         except OSError:
             return
-        for line in lines[:-1]:  # what follows the last line's end was cut short, before anything was opened
+        for line in lines[:-1]:  # an unfinished last line was written before anything was opened
             mode, _, path = line.partition(" ")
             self._modes.setdefault(bytes.fromhex(path), int(mode, 8))
         self.close()
 
     def _close(self, path: bytes, mode: int) -> os.stat_result:
         with self._at(path) as fd:
-            # With another mode than we gave it, somebody has decided otherwise.
+            # If its mode is not the one that we set, someone else has decided otherwise.
             found = os.fstat(fd)
             if stat.S_IMODE(found.st_mode) == mode | _rights(found):
                 os.chmod(f"/proc/self/fd/{fd}", mode)
@@ -89,7 +90,7 @@ class Doors:
 
     @contextmanager
     def _at(self, path: bytes) -> Iterator[int]:
-        """The thing itself, whether or not it can be looked into."""
+        """Yield a descriptor of the path itself, whether or not it can be opened."""
         above, name = split(path)
         if path:
             flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -113,13 +114,13 @@ class Doors:
 
 
 def _rights(found: os.stat_result) -> int:
-    """What we need: to work in a folder, to read a file."""
+    """Return the permissions that we need: to work in a folder, or to read a file."""
     if stat.S_ISDIR(found.st_mode):
         return stat.S_IRWXU
     return stat.S_IRUSR if stat.S_ISREG(found.st_mode) else 0
 
 
 def _is_ours(found: os.stat_result) -> bool:
-    """Whether we may change its mode, and change it back: the kernel takes a strange group's set-gid bit away."""
+    """Return True if we may change its mode and restore it: the kernel drops a foreign group's set-gid bit."""
     strange = found.st_gid not in (os.getegid(), *os.getgroups())
     return found.st_uid == os.geteuid() and not (found.st_mode & stat.S_ISGID and strange)

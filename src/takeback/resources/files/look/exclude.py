@@ -1,7 +1,7 @@
-"""Which paths are left out, by the user's patterns.
+"""The paths that are left out by the user's patterns.
 
-What is excluded is excluded with everything below it, and every mark says so. What a pattern means is said in
-core/globs.py.
+An excluded path is excluded with everything below it, and every mark says so. core/globs.py defines what a pattern
+means.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from takeback.core import globs
 from takeback.core.codec import text_of
 
 OWN = rb"\.git(/.*)?"
-"""The workspace's own repository belongs to git; nested ones are files like any other."""
+"""The workspace's own repository belongs to the git resource; nested ones are files like any other."""
 
 WORKFLOWS = (
     rb"(?:agents/[^/]+/)?memory/checkpoints/(?:[^/]*\.json|[^/]*\.lock|\.[^/]*\.tmp|set-aside(?:/.*)?)"
 )
-"""Checkpoints of workflows are Takeback's own. Taken back, they would have finished steps done a second time."""
+"""Checkpoints of workflows are Takeback's own. Taking them back would make finished steps run a second time."""
 
 WORKFLOW_RULE = "workflow checkpoints are claimed"
-"""Told apart from what older versions knew of a tree, which had them in it."""
+"""Distinguishes caches of this version from those of older ones, whose trees include the checkpoints."""
 
 
 def excluder(patterns: Iterable[str], hidden: Iterable[bytes] = ()) -> Callable[[bytes], bool]:
-    """A test for paths relative to the root. `hidden` are paths of our own."""
+    """Return a test for paths relative to the root. `hidden` are paths of our own."""
     own = [OWN, WORKFLOWS, *(re.escape(path) + rb"(/.*)?" for path in hidden)]
     return globs.matcher([*own, *(globs.expression(os.fsencode(pattern)) for pattern in patterns)])
 
 
 def workflow_folders(root: Path) -> list[str]:
-    """Which folders of checkpoints there are, in words: each mark says that it does not cover them."""
+    """Return the folders of workflow checkpoints as texts: each mark says that it does not cover them."""
     top = os.fsencode(root) + b"/"
     try:
         agents = sorted(os.listdir(top + b"agents"))

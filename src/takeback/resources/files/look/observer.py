@@ -1,7 +1,7 @@
-"""Knowing the tree: what was last seen of it, and how what changed since is found.
+"""Knowing the tree: what was last seen of it, and how later changes are found.
 
-Three ways, from cheap to thorough: the watcher says what was touched; a scan compares times and sizes; everything
-is read. Each falls back to the next where it cannot be trusted, and every mark says which one proved it.
+There are three ways, from cheap to thorough: the watcher reports what was touched; a scan compares times and sizes;
+or everything is read. Each falls back to the next if it cannot be trusted, and every mark says which one proved it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from takeback.ports.resource import Claims
 from takeback.resources.files.entry import FOLDER, FileEntry, StatKey, split
 from takeback.resources.files.look import watch
 from takeback.resources.files.look.capture import Capture
-from takeback.resources.files.look.claims import Claims
 from takeback.resources.files.look.closed_folders import Doors
 from takeback.resources.files.look.scan import Dirty, scan, scan_below
 from takeback.resources.files.look.watch import Watcher
@@ -24,6 +24,7 @@ from takeback.resources.files.tree.deltas import Before, Deltas
 from takeback.resources.files.tree.edits import Edits, all_linked, differences, other_names, row_in
 from takeback.resources.files.tree.tree import Difference, TreeFolder
 from takeback.system.beneath import RootFolder
+from takeback.system.processes import no_collection
 
 AUDIT_S = 300
 STATED_MAX = 50
@@ -32,7 +33,7 @@ WATCHED, SCANNED, READ = "watcher", "scan", "every file read"
 
 
 class TreeObserver:
-    """What is known of the tree under a root. `tree` is the name of what was last seen."""
+    """What is known about the tree under a root. `tree` is the name of what was last seen."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class TreeObserver:
         self._stated: dict[bytes, str] = {}
         self.linked: set[bytes] = set()
         self._mapped: set[bytes] = set()
-        """Files that a program writes to in its memory, of which the watcher does not hear."""
+        """Files that a program writes through a memory mapping, which the watcher does not report."""
         self._cache = cache
         self._capture = capture
         self._put = put
@@ -69,10 +70,10 @@ class TreeObserver:
         self._root: TreeFolder | None = None
         self._deltas = Deltas()
         self._touched: Before = {}
-        """Since the tree was last stored, whatever became of that look."""
+        """What was touched since the tree was last stored, whatever became of that look."""
         self._since = b""
         self._before: Before = {}
-        """Since the last recorded mark."""
+        """What was there before the changes since the last recorded mark."""
 
     @property
     def known(self) -> TreeFolder:
@@ -84,7 +85,7 @@ class TreeObserver:
 
     @property
     def stated(self) -> tuple[str, ...]:
-        """What is not covered, in words."""
+        """Texts about what is not covered."""
         texts = sorted(self._stated.values())
         more = len(texts) - STATED_MAX
         return (*texts[:STATED_MAX], f"and {more:,} more paths") if more > 0 else tuple(texts)
@@ -94,9 +95,9 @@ class TreeObserver:
         return row.key if row else None
 
     def look(self) -> str:
-        """Bring what is known up to date with the world; returns how that was proved."""
+        """Bring what is known up to date with the world. Return how that was proved."""
         if self._generation() != self._trusted:
-            # The store was cleaned since: what we know of may not be kept any more.
+            # The store was cleaned since: the content that we know may no longer be stored.
             self.forget()
         if self._root is None and not self._load():
             return self._first_look()
@@ -113,7 +114,7 @@ class TreeObserver:
         return SCANNED
 
     def look_at(self, paths: Iterable[bytes]) -> None:
-        """Look at these paths again, whatever their times say; and at what the watcher tells by now."""
+        """Look at these paths again, whatever their times say; and at what the watcher reports by now."""
         dirty = self._with_more(self._watcher.drain().dirty) if self._watcher is not None else {}
         for path in paths:
             folder, name = split(path)
@@ -122,18 +123,18 @@ class TreeObserver:
         self._update(dirty)
 
     def settled(self, tree: bytes) -> None:
-        """This tree has been recorded: what changes from now on is counted from it."""
+        """Count changes from this tree on, which has been recorded."""
         if tree == self.tree:
             self._since, self._before = tree, {}
 
     def between(self, start: bytes, end: bytes) -> Iterator[Difference] | None:
-        """What changed from one tree to another, if that is what was just seen happening."""
+        """Return what changed from one tree to another, if that is what was just observed; otherwise None."""
         if (start, end) != (self._since, self.tree):
             return None
         return differences(self.known, self._before)
 
     def remember(self) -> None:
-        """Keep what is known for the next process."""
+        """Save what is known for the next process."""
         if self._root is not None and self.tree:
             index = TreeCache(self.tree, self._root, self._trusted, self._rules, self._stated, self._deltas)
             save_index(self._cache, index)
@@ -143,7 +144,7 @@ class TreeObserver:
         self.place.close()
 
     def forget(self) -> None:
-        """Look at everything anew next time."""
+        """Forget everything: the next look reads all files."""
         self._stop_watching()
         self._root, self.tree, self._since, self._before = None, b"", b"", {}
         self._deltas, self._touched = Deltas(), {}
@@ -155,19 +156,20 @@ class TreeObserver:
         self._begin_watching()
         self._root = TreeFolder(FileEntry(FOLDER, 0, 0, 0, 0, 0), None)
         capture, edits = self._capture(self._watcher), Edits(self._root, self._touched)
-        capture.whole(edits)
-        self._look_behind(capture, edits)
-        self._finish(capture, edits)
+        with no_collection():
+            capture.whole(edits)
+            self._look_behind(capture, edits)
+            self._finish(capture, edits)
         self._before = {}
         return READ
 
     def _load(self) -> bool:
-        """Go on from what the last process knew."""
+        """Load what the last process knew."""
         index = load_index(self._cache)
         if index is None or not self._has(index.tree):
             return False
         if (index.generation, index.rules) != (self._trusted, self._rules):
-            # Content may be gone, or files that were left out belong to the tree now.
+            # Content may be gone, or files that were left out now belong to the tree.
             return False
         self.tree, self._root, self._stated = index.tree, index.root, index.stated
         self._deltas, self._touched = index.deltas, {}
@@ -177,7 +179,7 @@ class TreeObserver:
 
     @property
     def _rules(self) -> str:
-        """What is in the tree and what is not, by what it was made by."""
+        """The rules by which paths belong to the tree or are left out."""
         return f"{self._own_rules}\n{self._claims.rules()}"
 
     def _update(self, dirty: Dirty) -> None:
@@ -194,7 +196,7 @@ class TreeObserver:
         self._finish(capture, edits)
 
     def _look_behind(self, capture: Capture, edits: Edits) -> None:
-        """Into what is the user's own and closed even to them: once, and again when that changes."""
+        """Look into the user's own paths that are closed even to them: once, and again when they change."""
         if not capture.closed:
             return
         try:
@@ -211,7 +213,7 @@ class TreeObserver:
             try:
                 self._doors.open(path)
             except OSError:
-                # Not ours to open: that it cannot be looked into has been stated.
+                # Not ours to open: it is already stated that it cannot be looked into.
                 continue
             capture.stated.pop(path, None)
             above, name = split(path)
@@ -223,7 +225,7 @@ class TreeObserver:
 
     def _finish(self, capture: Capture, edits: Edits) -> None:
         self.linked = edits.group_links(self.linked | edits.linked)
-        # What was said of a path that has been looked at again is said anew, or holds no more.
+        # A statement about a path that was looked at again is replaced, or no longer true.
         for path in capture.looked_at:
             self._stated.pop(path, None)
         self._stated.update(capture.stated)
@@ -244,7 +246,7 @@ class TreeObserver:
             self._audited = time.monotonic()
 
     def _start_watching(self) -> None:
-        """Watch what is known; the scan that follows sees what was written before."""
+        """Watch what is known; the scan that follows sees earlier writes."""
         self._begin_watching()
         for path, _ in self.known.walk() if self._watcher is not None else ():
             try:
@@ -270,12 +272,12 @@ class TreeObserver:
         self._stated[b"/"] = f"the watcher is not used: {why}"
 
     def _audit(self, watcher: Watcher) -> str:
-        """Look at everything although the watcher says that it knows. What it missed, it may miss again."""
+        """Look at everything even though the watcher claims to know. What it missed once, it may miss again."""
         drained = watcher.drain()
         self._update(self._with_more(drained.dirty))
         believed = self.tree
         self._update(scan(self.place, self.known))
-        # What was written after the draining is no miss: the watcher has it by now.
+        # A write after the drain is not a miss: the watcher has it by now.
         late = watcher.drain()
         self._audited = time.monotonic()
         if self.tree != believed and not late.dirty and not drained.lost and not late.lost:
@@ -286,7 +288,7 @@ class TreeObserver:
         return SCANNED
 
     def _with_more(self, dirty: Dirty) -> Dirty:
-        """What the watcher does not say: a folder's own time, and writes through a name that nobody watches."""
+        """Add what the watcher does not report: a folder's mtime, and writes through a name that is not watched."""
         for names in dirty.values():
             names.add(b"")
         for path in self._mapped:

@@ -1,4 +1,4 @@
-"""Reading every file again, and holding it against what is believed of it, whatever its times say."""
+"""Reading every file again and comparing it with its recorded content, whatever its times say."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from takeback.system.beneath import FILE_FLAGS, OpenFolders, RootFolder
 
 PARALLEL_BYTES_MIN = 16 << 20
 _FILE_BYTES = 20_000
-"""What can be hashed in the time that it takes to open a file."""
+"""The bytes that can be hashed in the time that it takes to open a file."""
 
 Folders = list[tuple[bytes, TreeFolder]]
 
 
 def unlike(place: RootFolder, root: TreeFolder, contents: Contents, progress: Progress) -> list[bytes]:
-    """The paths whose bytes are not those that were recorded, although nothing says that they changed."""
+    """Return the paths whose bytes are not those recorded, although nothing shows that they changed."""
     mine, theirs = second_process.halves(root.walk(), _weight)
     if sum(map(_weight, theirs)) < PARALLEL_BYTES_MIN or not second_process.possible():
         return _unlike(place, mine + theirs, contents, progress)
@@ -56,7 +56,7 @@ def _is_like(path: bytes, name: bytes, row: TreeRow, contents: Contents, opened:
     try:
         fd = os.open(name, FILE_FLAGS, dir_fd=opened(path))
     except OSError:
-        # Gone or closed to us since the look: that is drift, not a lie of the disk.
+        # Gone or closed to us since the look: that is drift, not silent corruption.
         return True
     try:
         found = os.fstat(fd)

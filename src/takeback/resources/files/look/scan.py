@@ -1,7 +1,7 @@
-"""Finding what changed by looking at every known path again.
+"""Finding what changed by checking every known path again.
 
-Only times and sizes are compared here; what differs is read by capture.py. Where the tree is large, a second
-process looks at half of it: it shares the memory of this one, and sends back only what differs.
+Only times and sizes are compared here; capture.py reads what differs. For a large tree, a second process checks
+half of it: it shares the memory of this one, and sends back only what differs.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Dirty = dict[bytes, set[bytes]]
 
 PARALLEL_FILES_MIN = 4_000
 _FOLDER_COST = 5
-"""A folder has to be opened, which takes as long as looking at so many files."""
+"""A folder must be opened, which takes as long as checking this many files."""
 
 stats_taken = 0
-"""How many paths were looked at so far, for tests that count."""
+"""The number of paths checked so far, for tests that count."""
 
 
 Folders = list[tuple[bytes, TreeFolder]]
 
 
 def scan(place: RootFolder, root: TreeFolder) -> Dirty:
-    """Every name in the tree that is not as it was when it was read."""
+    """Return every name in the tree that is not as it was when it was read."""
     mine, theirs = second_process.halves(root.walk(), lambda pair: len(pair[1].files) + _FOLDER_COST)
     if sum(len(folder.files) for _, folder in theirs) < PARALLEL_FILES_MIN or not second_process.possible():
         return look(place, mine + theirs)
@@ -41,19 +41,19 @@ def scan(place: RootFolder, root: TreeFolder) -> Dirty:
 
 
 def scan_below(place: RootFolder, path: bytes, folder: TreeFolder) -> Dirty:
-    """The same for one folder, and all below it."""
+    """Return the same for one folder and all below it."""
     return look(place, list(folder.walk(path)))
 
 
 def look(place: RootFolder, folders: Folders) -> Dirty:
-    """What differs in each of these folders."""
+    """Return what differs in each of these folders."""
     dirty: Dirty = defaultdict(set)
     with place.batch() as opened:
         for path, folder in folders:
             try:
                 fd = opened(path)
             except OSError:
-                # It cannot be opened any more: the one above it has to be looked at.
+                # It can no longer be opened: the folder above must be looked at.
                 above, name = split(path)
                 dirty[above].add(name)
                 continue
@@ -92,7 +92,7 @@ def _compare(path: bytes, folder: TreeFolder, fd: int, dirty: Dirty) -> None:
 
 
 def _listed(folder: TreeFolder, fd: int) -> set[bytes]:
-    """Names that came or went."""
+    """Return names that appeared or disappeared."""
     return folder.names() ^ {os.fsencode(name) for name in os.listdir(fd)}
 
 

@@ -1,21 +1,21 @@
-"""Which names changed, told by the kernel while it happens, so that looking costs what changed and no more.
+"""Names that changed, reported by the kernel as it happens, so that a look costs only what changed.
 
-The kernel puts an event into our queue before the system call that caused it returns. So what a writer did
-before we are called, be it another process that has long ended, is in the queue when `drain` looks: draining
-is a barrier.
+The kernel puts an event into our queue before the system call that caused it returns. So everything that a writer
+did before we are called, even a process that ended long ago, is in the queue when `drain` looks: draining is a
+barrier.
 
-An event names a watch and an entry in its folder. Which path that is, only we know, so a folder that is moved
-or removed is forgotten with all below it, and its name is reported in its parent. The caller does the rest:
+An event names a watch and an entry in its folder. Only we know which path that is, so a folder that is moved or
+removed is forgotten with all below it, and its name is reported in its parent. The caller does the rest:
 
-- A reported name that is a folder and not `in` the watcher is walked whole. Each folder is watched first and
-  listed then; what comes in between is seen twice, which is harmless, and never not at all.
-- A folder is watched before those below it, through an fd that was opened after its parent was watched and is
-  not kept over a `drain`.
+/- A reported name that is a folder and not `in` the watcher is walked completely. Each folder is watched first and
+then listed; what happens in between is seen twice, which is harmless, and never missed.
+- A folder is watched before those below it, through an fd that was opened after its parent was watched and is not
+  kept across a `drain`.
 
-A watcher never guesses. Whenever it may have missed something it is `lost`, says why in words, and stays so:
-the caller scans, and makes a new one. Missed by nature, and for the caller to know: stores through a mapping
-before it is closed, and writes through another hard link, be it outside the tree or one that has been removed
-while open. On an overlay, writes to its layers from outside of it are missed too.
+A watcher never guesses. Whenever it may have missed something it is `lost`, says why, and stays lost: the caller
+scans, and creates a new one. It misses by nature, and the caller must know that: stores through a mapping before it
+is closed, and writes through another hard link, whether outside the tree or removed while open. On an overlay, it
+also misses writes to the layers from outside.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
 _UNMOUNT, _OVERFLOW, _IGNORED = 0x2000, 0x4000, 0x8000
 _ONLYDIR, _ISDIR = 0x1000000, 0x40000000
 
-# What is asked for, and why not more:
-# - MODIFY tells of writes and truncation at once, by whoever keeps a file open; CLOSE_WRITE of a file that
-#   was written through a mapping (linkers and databases do), for which there is no MODIFY.
-# - ATTRIB tells of mode, owner, times, attributes; of a folder itself it comes without a name.
-# - DELETE_SELF is left out: IGNORED comes unasked when a watched folder is gone. MOVE_SELF is left out: the
-#   parent tells by MOVED_FROM, and whether the root is still in its place is looked at in each `drain`, which
-#   sees what no event tells (a folder above it moved, it was removed while somebody has it open).
-# - DONT_FOLLOW must be left out: the path is the kernel's link to an fd, which leads to that very folder
-#   whatever its name is by now.
-# - EXCL_UNLINK is left out: it would spare some events of removed files, at the price of relying on names in
-#   the kernel's cache that a file system may drop for reasons of its own.
+# What is requested, and why not more:
+# - MODIFY reports writes and truncation at once, by any process that keeps a file open; CLOSE_WRITE reports a file
+#   that was written through a mapping (linkers and databases do that), for which there is no MODIFY.
+# - ATTRIB reports mode, owner, times, attributes; for a folder itself it comes without a name.
+# - DELETE_SELF is left out: IGNORED comes unasked when a watched folder is gone. MOVE_SELF is left out: the parent
+#   reports MOVED_FROM, and each `drain` checks whether the root is still in its place, which also shows what no event
+#   reports (a folder above it moved, it was removed while a process has it open).
+# - DONT_FOLLOW must be left out: the path is the kernel's link to an fd, which leads to that very folder whatever
+#   its name is by now.
+# - EXCL_UNLINK is left out: it would save some events of removed files, but relies on names in the kernel's cache
+#   that a file system may drop for its own reasons.
 _MASK = _MODIFY | _CLOSE_WRITE | _ATTRIB | _CREATE | _DELETE | _MOVED_FROM | _MOVED_TO | _ONLYDIR
 
-_LEAVES = _MOVED_FROM | _DELETE | _MOVED_TO  # by MOVED_TO the folder that was there before has been replaced
+_LEAVES = _MOVED_FROM | _DELETE | _MOVED_TO  # MOVED_TO replaced the folder that was there before
 _OWN = _UNMOUNT | _OVERFLOW | _IGNORED  # about the watch or the queue, not about an entry
 
 _event = struct.Struct("iIII").unpack_from
@@ -90,8 +90,8 @@ _OCTAL = re.compile(rb"\\([0-7]{3})")
 class Drained(msgspec.Struct, frozen=True):
     """What happened since the last time.
 
-    For each folder, which is still watched, the names touched in it; the empty name is the folder itself.
-    Where `lost` has a reason, `dirty` is empty and says nothing: only a scan can tell.
+    For each folder that is still watched, the names touched in it; the empty name is the folder itself. If `lost`
+    has a reason, `dirty` is empty and meaningless: only a scan can tell.
     """
 
     dirty: dict[bytes, set[bytes]]
@@ -103,7 +103,7 @@ class _Lost(Exception):
 
 
 def limit() -> int:
-    """How many folders this user may watch, in all processes together; 0 where it cannot be told."""
+    """Return how many folders this user may watch, in all processes together; 0 if unknown."""
     try:
         with open("/proc/sys/fs/inotify/max_user_watches", "rb") as file:
             return int(file.read())
@@ -112,22 +112,22 @@ def limit() -> int:
 
 
 def supported(root_fd: int) -> str:
-    """Why events cannot be trusted for the file system of this fd; empty where they can."""
+    """Return why events cannot be trusted for the file system of this fd; empty if they can."""
     if not linux.available():
         return "this platform has no inotify"
     try:
         kind = linux.fs_type(root_fd)
     except OSError as error:
-        return f"the type of the file system cannot be told ({error.strerror})"
+        return f"the type of the file system is unknown ({error.strerror})"
     if kind in _TRUSTED:
         return ""
     if kind in _ELSEWHERE:
-        return f"on {_ELSEWHERE[kind]} others can write without an event on this machine"
+        return f"on {_ELSEWHERE[kind]} other machines can write without an event on this one"
     return f"a file system of type 0x{kind:x} is not known to report every change"
 
 
 def _mounts_below(root: bytes) -> frozenset[tuple[bytes, bytes, bytes]]:
-    """What is mounted at the root or below it: the mount's number, its device, its place."""
+    """Return what is mounted at the root or below it: the mount's number, its device, its path."""
     inside = root.rstrip(b"/") + b"/"
     found = []
     with open(_MOUNTS, "rb") as file:
@@ -140,10 +140,10 @@ def _mounts_below(root: bytes) -> frozenset[tuple[bytes, bytes, bytes]]:
 
 
 class Watcher:
-    """Watches the folders of a tree. Used by one thread at a time, and only in the process that made it."""
+    """Watches the folders of a tree. Used by one thread at a time, and only in the process that created it."""
 
     def __init__(self, root: bytes) -> None:
-        """Never raises for what the machine cannot do: `lost` then says it."""
+        """Never raises for what the machine cannot do; then `lost` says why."""
         self.root = os.path.realpath(root)
         self.lost = ""
         self._queue = self._mounts_fd = -1
@@ -160,7 +160,7 @@ class Watcher:
 
     def _open(self) -> None:
         self._queue = linux.inotify_init1(linux.IN_NONBLOCK | linux.IN_CLOEXEC)
-        # The fd first and the reading then: a mount in between is told once more.
+        # Open first, then read: a mount in between is reported once more.
         self._mounts_fd = os.open(_MOUNTS, os.O_RDONLY)
         self._mounts = _mounts_below(self.root)
         self._poll = select.poll()
@@ -168,13 +168,13 @@ class Watcher:
         self._poll.register(self._mounts_fd, select.POLLPRI)
 
     def __contains__(self, folder: object) -> bool:
-        """True if the folder at this path is watched."""
+        """Return True if the folder at this path is watched."""
         return folder in self._watches
 
     def watch(self, folder: bytes, fd: int) -> bool:
         """Watch the folder that this fd is open on, under its path from the root (empty for the root itself).
 
-        May be repeated. False says that the watcher is lost.
+        May be repeated. Return False if the watcher is lost.
         """
         if self.lost:
             return False
@@ -189,7 +189,7 @@ class Watcher:
     def drain(self) -> Drained:
         """Take everything out of the queue that was there when this was called.
 
-        Not what comes while it works: a writer that never rests could keep it for ever.
+        Not what arrives while it works: a writer that never rests could keep it busy for ever.
         """
         dirty: dict[bytes, set[bytes]] = {}
         try:
@@ -207,7 +207,7 @@ class Watcher:
         return Drained({}, self.lost) if self.lost else Drained(dirty)
 
     def close(self) -> None:
-        """May be repeated."""
+        """Close the watcher. May be repeated."""
         self._lose("the watcher was closed")
 
     def __del__(self) -> None:
@@ -218,9 +218,8 @@ class Watcher:
     def _add(self, folder: bytes, fd: int) -> None:
         parent, _ = split(folder)
         if folder and parent not in self._watches:
-            # It was found at a new place while the caller still goes by the old one. Rare, and a scan settles
-            # it.
-            raise _Lost(f"the folder that {_shown(folder)} is in moved while it was looked at")
+            # It was found at a new path while the caller still uses the old one. Rare, and a scan settles it.
+            raise _Lost(f"the folder that contains {_shown(folder)} moved during the look")
         state = os.fstat(fd)
         if state.st_dev not in self._devices:
             # Something else may be mounted below the root.
@@ -234,7 +233,7 @@ class Watcher:
         if known is not None:
             self._leave(known, watch, state)
         if folder in self._watches:
-            self._forget(folder)  # another folder was here; that it went is still in the queue
+            self._forget(folder)  # another folder was here; the event of its removal is still in the queue
         self._paths[watch] = folder
         self._watches[folder] = watch
         if folder:
@@ -243,14 +242,14 @@ class Watcher:
             self._root_key = state.st_dev, state.st_ino
 
     def _leave(self, known: bytes, watch: int, state: os.stat_result) -> None:
-        """The folder of this watch was known under another path. It moved, or it has two."""
+        """Forget the other path of a watched folder, if it moved. Raise _Lost if the folder has two paths."""
         try:
             there = os.lstat(join(self.root, known))
         except (FileNotFoundError, NotADirectoryError):
             there = None
         if there and (there.st_dev, there.st_ino) == (state.st_dev, state.st_ino):
-            raise _Lost(f"{_shown(known)} is mounted at a second place in the same tree")
-        # The move is still in the queue and will be reported then. The watch itself has its new path.
+            raise _Lost(f"{_shown(known)} is mounted at a second path in the same tree")
+        # The move is still in the queue and will be reported later. The watch itself has its new path.
         del self._paths[watch], self._watches[known]
         self._forget(known)
 
@@ -279,28 +278,27 @@ class Watcher:
         (pending,) = struct.unpack("i", fcntl.ioctl(self._queue, FIONREAD, bytes(4)))
         left = False
         while pending > 0:
-            # Never short of a whole event: the kernel gives those that fit, and at least one is counted in
-            # here.
+            # Never less than a whole event: the kernel returns those that fit, and the count includes at least one.
             data = os.read(self._queue, pending)
             pending -= len(data)
             left |= self._note(data, dirty)
         if left:
-            # What was told of a folder before it left is part of what its parent tells.
+            # Events of a folder before it left are covered by what its parent reports.
             for folder in dirty.keys() - self._watches.keys():
                 del dirty[folder]
 
     def _note(self, data: bytes, dirty: dict[bytes, set[bytes]]) -> bool:
-        """Sort events by folder; True if a folder left."""
+        """Sort events by folder. Return True if a folder left."""
         paths, left, at, end = self._paths, False, 0, len(data)
         while at < end:
             watch, mask, _, name_bytes = _event(data, at)
             start = at + _EVENT_BYTES
             at = start + name_bytes
             if mask & _OVERFLOW:
-                raise _Lost("more happened than the kernel's queue of events can hold")
+                raise _Lost("the kernel's event queue overflowed")
             folder = paths.get(watch)
             if folder is None:
-                continue  # forgotten, while its last events were in the queue
+                continue  # forgotten while its last events were in the queue
             if mask & _OWN:
                 folder, name = self._parent_of_ended(folder, mask)
             else:
@@ -318,7 +316,7 @@ class Watcher:
         if mask & _UNMOUNT:
             raise _Lost(f"the file system of {_shown(folder)} was unmounted")
         if not folder:
-            raise _Lost("the folder under watch was removed")
+            raise _Lost("the watched folder was removed")
         return split(folder)
 
     def _check_root(self) -> None:
@@ -327,13 +325,12 @@ class Watcher:
         try:
             state = os.stat(self.root)
         except OSError as error:
-            raise _Lost(f"the folder under watch is gone ({error.strerror})") from error
+            raise _Lost(f"the watched folder is gone ({error.strerror})") from error
         if (state.st_dev, state.st_ino) != self._root_key:
-            raise _Lost("another folder is where the one under watch was")
+            raise _Lost("another folder is in place of the watched one")
 
     def _check_mounts(self) -> None:
-        # No event tells that a folder was covered by a mount; what is watched then is what nobody sees any
-        # more.
+        # No event reports that a mount covered a folder; then we would watch what is no longer visible.
         if _mounts_below(self.root) != self._mounts:
             raise _Lost("a file system was mounted or unmounted in the tree")
 
@@ -370,9 +367,9 @@ _live: weakref.WeakSet[Watcher] = weakref.WeakSet()
 
 
 def _leave_to_parent() -> None:
-    """In a forked child: the queue is the parent's, and an event that we read would be missing there."""
+    """Lose all watchers in a forked child: the queue is the parent's, which would miss events read here."""
     for watcher in list(_live):
-        watcher._lose("the watcher belongs to the process that this one was forked from")
+        watcher._lose("the watcher belongs to the parent of this forked process")
 
 
 if hasattr(os, "register_at_fork"):

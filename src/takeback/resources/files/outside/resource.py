@@ -1,7 +1,7 @@
 """Paths outside the workspace, as far as an action names them.
 
-They are looked at while such an action is at work, and when something is taken back; in between nobody looks. Each is
-seen, and put back, from the folder around it, by the same code as the files of the workspace.
+They are looked at while such an action runs, and when something is taken back, but not in between. Each is looked
+at and put back from the folder around it, by the same code as the files of the workspace.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -20,12 +21,11 @@ from takeback.core.codec import path_of, text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
 from takeback.errors import BackendError, ContentGone, CorruptionError
-from takeback.ports.content import BlobStore, Contents
+from takeback.ports.content import BlobStore, Contents, StoredContent, WhyGone, pruned
 from takeback.ports.journal import Finding
 from takeback.ports.progress import Progress
 from takeback.ports.resource import Swap, Swapped, Traits
-from takeback.resources.files.entry import FOLDER, OPAQUE, FileEntry, entry_of, join, split, version_of
-from takeback.resources.files.look.claims import Nobody
+from takeback.resources.files.entry import FILE, FOLDER, OPAQUE, FileEntry, entry_of, join, split, version_of
 from takeback.resources.files.outside.scope import OutsideScope, Picture, Scope, decode, encode
 from takeback.resources.files.put_back.foresight import merge_files
 from takeback.resources.files.put_back.staging import is_anothers
@@ -41,13 +41,38 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _RESCUED = "takeback-rescued-"
 
 UNKNOWN = version_of(FileEntry(OPAQUE, 0, 0, 0, 0, 0))
-"""What nobody can look at now. It is like nothing that was ever recorded."""
+"""The version of something that cannot be looked at now. It equals nothing that was ever recorded."""
 
 T = TypeVar("T")
 
 
 class FolderClosed(BackendError):
     """The folder around a path outside the workspace cannot be opened."""
+
+
+class NoClaims:
+    """A `Claims` under which all files are captured as files."""
+
+    def claims(self, _path: bytes, _folder_fd: int, _found: os.stat_result) -> bool:
+        return False
+
+    def beside(self, _path: bytes) -> Iterable[bytes]:
+        return ()
+
+    def again(self) -> Iterable[bytes]:
+        return ()
+
+    def leaves_out(self, _path: bytes) -> bool:
+        return False
+
+    def holds(self, _folder: bytes) -> bool:
+        return False
+
+    def forget(self) -> None:
+        """Do nothing: there is nothing to forget."""
+
+    def rules(self) -> str:
+        return ""
 
 
 class Outside:
@@ -65,14 +90,16 @@ class Outside:
         claimed: Callable[[], Collection[bytes]],
         generation: Callable[[], int],
         progress: Progress,
+        why_gone: WhyGone = pruned,
     ) -> None:
-        """`claimed` are paths outside the workspace that somebody else looks after: databases under guard."""
+        """`claimed` returns paths outside the workspace that another resource captures: guarded databases."""
         self._workspace = state.name
         self._notes = state / "outside"
         self._blobs = blobs
         self._contents = contents
         self._claimed = claimed
         self._generation = generation
+        self._why_gone = why_gone
         self._progress = progress
         self._looked_at = self._view = OutsideScope()
 
@@ -81,13 +108,13 @@ class Outside:
     def attend(
         self, places: Iterable[str], targets: Iterable[Target], more: Iterable[str], single: Iterable[Target]
     ) -> None:
-        """What the next mark looks at: what has been in view, and what comes into it."""
+        """Set what the next mark looks at: what has been in view, and what is added to it."""
         self._looked_at = OutsideScope(frozenset(map(path_of, places)), _paths(targets))
         here = self._looked_at
         self._view = OutsideScope(here.places.union(map(path_of, more)), here.paths | _paths(single))
 
     def mark(self) -> Mark:
-        """Look at what is to be looked at, and keep it."""
+        """Look at what is in view, and store it."""
         view, entries = self._view, dict[bytes, FileEntry]()
         stated: list[str] = []
         evidence = ""
@@ -120,10 +147,10 @@ class Outside:
         return self.mark()
 
     def settled(self, mark: Mark) -> None:
-        """Nothing is remembered from one mark to the next but what is on disk."""
+        """Do nothing: nothing is kept from one mark to the next except on disk."""
 
     def seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
-        """Nobody looked since the action ended, so this is a look at the present."""
+        """Look at the present, because no one has looked since the action ended."""
         return self.read(targets)
 
     def read(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
@@ -139,7 +166,7 @@ class Outside:
         return found
 
     def changed_at(self, target: Target) -> int:
-        """For a path that is gone, the folder that it was in tells."""
+        """Return when a path last changed; if it is gone, when the folder around it did."""
         path, name = split(path_of(target.name))
         while True:
             try:
@@ -155,14 +182,14 @@ class Outside:
                 path = split(path)[0]
 
     def audit(self) -> list[Finding]:
-        """What nobody has looked at since an action ended may have changed, and that is no fault."""
+        """Return nothing: what was not looked at since an action ended may have changed, and that is not a fault."""
         return []
 
     def remember(self) -> None:
-        """Each mark has done so."""
+        """Do nothing: each mark has already done so."""
 
     def close(self) -> None:
-        """Nothing is held open between two looks."""
+        """Do nothing: nothing is held open between two looks."""
 
     # The past
 
@@ -170,7 +197,7 @@ class Outside:
         return self._blobs.has(tree_of(mark.state))
 
     def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
-        """What differs of that which was in view all the time."""
+        """Return what differs among the paths that were in view all the time."""
         before, after = self._picture(since), self._picture(until)
         then, now, still = before.view, after.view, after.looked_at
         differing = [
@@ -191,22 +218,29 @@ class Outside:
         ]
         return sorted(found, key=lambda change: change.target)
 
-    def blobs(self, marks: Iterable[Mark]) -> set[bytes]:
+    def blobs(self, marks: Iterable[Mark], gone: AbstractSet[bytes] = frozenset()) -> set[bytes]:
         live: set[bytes] = set()
         for number, mark in enumerate(marks):
-            # Of an earlier one, a clean-up that was cut short may have let go of a part.
+            # An interrupted clean-up may have removed part of an earlier one.
             with suppress(*(ContentGone,) if number else ()):
                 picture = self._picture(mark)
                 live.add(tree_of(mark.state))
                 for entry in picture.entries.values():
-                    reach_content(entry, self._contents, live)
+                    reach_content(entry, self._contents, live, gone)
         return live
+
+    def contents(self, marks: Iterable[Mark]) -> Iterator[StoredContent]:
+        """Yield the content of every file in these marks; some of it more than once."""
+        for mark in marks:
+            for path, entry in self._picture(mark).entries.items():
+                if entry.kind == FILE:
+                    yield StoredContent(text_of(path), entry.content, entry.size)
 
     def text(self, version: Version) -> bytes | None:
         try:
             return file_text(self._contents, version)
         except CorruptionError:
-            # Pruned or damaged: there is nothing to show. `verify --deep` tells which.
+            # Pruned or damaged: there is nothing to show. `verify --deep` reports which.
             return None
 
     def _picture(self, mark: Mark) -> Picture:
@@ -246,7 +280,7 @@ class Outside:
     def swap(
         self, swaps: Sequence[Swap], rollback: str, *, fresh: bool, since: Mark | None = None
     ) -> Sequence[Swapped]:
-        """Each from the folder around it; another workspace may be at work in that one, with the same numbers."""
+        """Put each path back from the folder around it. Another workspace may use the same rollback id there."""
         results: dict[Target, Swapped] = {}
         for scope, some in _scoped({swap.target: swap for swap in swaps}):
             try:
@@ -269,7 +303,7 @@ class Outside:
                 for target, swap in swaps.items()
             ]
         if is_anothers(scope.folder, rollback):
-            why = f"something of another user has the name of our own folder in {text_of(scope.folder)}"
+            why = f"another user has taken the name of Takeback's own folder in {text_of(scope.folder)}"
             return [Swapped(t, Did.FAILED, swap.present, False, why) for t, swap in swaps.items()]
         inner = {_inner(target, scope): target for target in swaps}
         done = files.swap([_inner_swap(swap, scope) for swap in swaps.values()], rollback, fresh=False)
@@ -287,14 +321,14 @@ class Outside:
 
     @contextmanager
     def _opened(self, scope: Scope) -> Iterator[Files | None]:
-        """What a scope shows; None where its folder is gone, or something else has its name."""
+        """Yield what a scope shows; None if its folder is gone, or something else has its name."""
         try:
             place = RootFolder.without_links(scope.folder)
         except OSError as error:
             if error.errno not in _NOT_THERE:
                 raise FolderClosed(
-                    f"{text_of(scope.folder)} cannot be looked into: {error.strerror}",
-                    hint="if it is your own, `chmod u+rwx` opens it again",
+                    f"{text_of(scope.folder)} cannot be opened: {error.strerror}",
+                    hint="if it is yours, `chmod u+rwx` opens it again",
                 ) from error
             yield None
             return
@@ -307,10 +341,11 @@ class Outside:
             self._blobs,
             self._contents,
             excluded=scope.excluded(self._claimed()),
-            claims=Nobody(),
+            claims=NoClaims(),
             generation=self._generation,
             watching=False,
             progress=self._progress,
+            why_gone=self._why_gone,
         )
         try:
             yield files
@@ -320,7 +355,7 @@ class Outside:
                 notes.rmdir()
 
     def _tidy(self, scopes: Sequence[Scope]) -> None:
-        """Let go of what is known of scopes that nobody looks at any more, unless something stands open in one."""
+        """Remove what is known about scopes that are no longer looked at, unless something is still open in one."""
         with suppress(FileNotFoundError):
             for name in set(os.listdir(self._notes)) - {scope.id for scope in scopes}:
                 folder = self._notes / name
@@ -331,7 +366,7 @@ class Outside:
 
 
 def _still_held(swaps: Mapping[Target, Swap]) -> dict[Target, tuple[Do, str]]:
-    """Folders that are to go and hold what nobody has looked at, since no action made it."""
+    """Return folders that should go and contain something that was not looked at, since no action made it."""
     going = {path_of(target.name) for target, swap in swaps.items() if not swap.goal}
     found = {}
     for target, swap in swaps.items():
@@ -342,7 +377,7 @@ def _still_held(swaps: Mapping[Target, Swap]) -> dict[Target, tuple[Do, str]]:
             names = [name for name in map(os.fsencode, os.listdir(fd)) if join(path, name) not in going]
             if names:
                 do = Do.KEEP if goal is None else Do.CONFLICT
-                found[target] = do, f"it still holds {text_of(min(names))}, which stays"
+                found[target] = do, f"it still contains {text_of(min(names))}, which stays"
     return found
 
 
@@ -360,7 +395,7 @@ def _paths(targets: Iterable[Target]) -> frozenset[bytes]:
 
 
 def _scoped(things: Mapping[Target, T]) -> Iterator[tuple[Scope, dict[Target, T]]]:
-    """Things by the folder from which each is seen."""
+    """Group things by the folder from which each is seen."""
     for scope in OutsideScope(paths=_paths(things)).scopes():
         inside = {target: scope.inner(path_of(target.name)) for target in things}
         yield scope, {target: things[target] for target, path in inside.items() if path in scope.paths}
@@ -396,5 +431,5 @@ def _outer(version: Version, scope: Scope) -> Version:
 
 
 def _outward(entry: FileEntry, scope: Scope) -> FileEntry:
-    """Names of the same file are told from the top on, since another scope has another folder."""
+    """Return an entry with an absolute path for its link group, because another scope has another folder."""
     return msgspec.structs.replace(entry, group=scope.outer(entry.group)) if entry.group else entry

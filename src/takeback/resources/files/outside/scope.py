@@ -17,7 +17,7 @@ _FORMAT_MAX = 15
 
 
 KIN = b"*/"
-"""How a place ends that is every name in its folder that begins so. No path ends in a slash."""
+"""The suffix of a place that stands for every name in its folder with this prefix. No path ends in a slash."""
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -27,17 +27,17 @@ class Scope(msgspec.Struct, frozen=True):
     places: frozenset[bytes]
     paths: frozenset[bytes]
     starts: frozenset[bytes] = frozenset()
-    """How further names in it begin that are places."""
+    """Prefixes of further names in it that are places."""
 
     @property
     def id(self) -> str:
-        """Told apart from any other scope, for the notes that are kept about it."""
+        """An id that differs from that of any other scope, for the notes kept about it."""
         places = [*sorted(self.places), *sorted(start + KIN for start in self.starts)]
         parts = [self.folder, b"", *places, b"", *sorted(self.paths)]
         return blake3(b"\0".join(parts)).hexdigest()[:32]
 
     def excluded(self, claimed: Collection[bytes]) -> Callable[[bytes], bool]:
-        """A test for paths below the folder: what is not in the scope, nor on the way to it, or is another's."""
+        """Return a test for paths below the folder that are claimed, or neither in the scope nor on the way to it."""
         on_the_way = {above for path in self.paths for above in _above(path)}
         others = {inner for path in claimed if (inner := self.inner(path))}
         all_others = not {self.folder, *_above(self.folder)}.isdisjoint(claimed)
@@ -52,17 +52,17 @@ class Scope(msgspec.Struct, frozen=True):
         return test
 
     def outer(self, path: bytes) -> bytes:
-        """A path below the folder, from the top of the file system on."""
+        """Return a path below the folder as an absolute path."""
         return self.folder.rstrip(b"/") + b"/" + path
 
     def inner(self, path: bytes) -> bytes:
-        """The way from the folder to a path; empty if it does not lie below."""
+        """Return the relative path from the folder to a path; empty if it is not below."""
         start = self.folder.rstrip(b"/") + b"/"
         return path[len(start) :] if path.startswith(start) else b""
 
 
 class OutsideScope(msgspec.Struct, frozen=True, array_like=True):
-    """Which paths are looked at: `places` with everything below them, `paths` each by itself."""
+    """The paths that are looked at: `places` with everything below them, `paths` each alone."""
 
     places: frozenset[bytes] = frozenset()
     paths: frozenset[bytes] = frozenset()
@@ -78,15 +78,15 @@ class OutsideScope(msgspec.Struct, frozen=True, array_like=True):
         return not self.places.isdisjoint(above) or any(_is_kin(folder, self.places) for folder in above)
 
     def without(self, scope: Scope) -> OutsideScope:
-        """The same, but for what could not be looked at."""
+        """Return the same, except for what could not be looked at."""
         places = self.places - {scope.outer(place) for place in scope.places}
         places -= {scope.outer(start) + KIN for start in scope.starts}
         return OutsideScope(places, self.paths - {scope.outer(path) for path in scope.paths})
 
     def scopes(self) -> list[Scope]:
-        """The folders from which all of it can be seen, each path from one of them.
+        """Return the folders from which all of it can be seen, each path from one of them.
 
-        What lies below another path of the view is seen, and put back, from the folder of that one.
+        What is below another path of the view is seen, and put back, from the folder of that one.
         """
         places: dict[bytes, set[bytes]] = {}
         paths: dict[bytes, set[bytes]] = {}
@@ -107,7 +107,7 @@ class OutsideScope(msgspec.Struct, frozen=True, array_like=True):
 
 
 def _is_kin(path: bytes, places: frozenset[bytes]) -> bool:
-    """Whether a place is all that begins like this path, in its folder."""
+    """Return True if a place stands for all names with a prefix that this path has."""
     folder, name = _around(path)
     return name.startswith(_starts(places).get(folder, ()))
 
@@ -123,21 +123,21 @@ def _starts(places: frozenset[bytes]) -> Mapping[bytes, tuple[bytes, ...]]:
 
 
 def _above(path: bytes) -> Iterable[bytes]:
-    """Every folder on the way to a path, the highest first."""
+    """Return every folder on the way to a path, the highest first."""
     parts = path.split(b"/")
     return [b"/".join(parts[:count]) for count in range(1, len(parts)) if parts[count - 1]]
 
 
 def _around(path: bytes) -> tuple[bytes, bytes]:
-    """The folder of an absolute path, and its name in it."""
+    """Return the folder of an absolute path, and its name in it."""
     folder, name = split(path)
     return folder or b"/", name
 
 
 class Picture(msgspec.Struct, frozen=True, array_like=True):
-    """What a view showed at one moment. A path that it covers and that is not here was not there.
+    """What a view showed at one moment. A path that it covers and that is not listed did not exist.
 
-    `looked_at` is what had been in view before: of the rest nobody knows when it changed.
+    `looked_at` is what had been in view before: when the rest changed is unknown.
     """
 
     format: int
@@ -151,7 +151,7 @@ _decode = msgspec.msgpack.Decoder(Picture).decode
 
 
 def encode(view: OutsideScope, looked_at: OutsideScope, entries: Mapping[bytes, FileEntry]) -> bytes:
-    """The same view of the same things gives the same bytes."""
+    """Return the stored form: the same view of the same things has the same bytes."""
     views = [(sorted(seen.places), sorted(seen.paths)) for seen in (view, looked_at)]
     return _encode((FORMAT, *views, {path: entries[path] for path in sorted(entries)}))
 

@@ -1,8 +1,8 @@
 """Which of the paths that an action names outside the workspace can be captured before it begins.
 
-A path is meant where it really is: its folder with links resolved; and where it is a link itself, also what that
-leads to, for a command may write through it. What is not there yet is captured from its first missing name on.
-What is too large, or cannot be read, is said and not captured.
+A path means its real location: its folder with links resolved; and if it is a link itself, also its target, because
+a command may write through it. A path that does not exist yet is captured from its first missing name on. What is
+too large or unreadable is reported and not captured.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from takeback.resources.files.outside.scope import KIN
 
 FILES_MAX, BYTES_MAX = 10_000, 256 << 20
 NAMES_MAX = 1_000
-"""So many names may a wildcard mean: each of them stands in the record of the action."""
+"""The most names that a wildcard may stand for: each of them goes into the record of the action."""
 
 _MACHINE = (b"/proc", b"/sys", b"/dev")
 _SHARED_MEMORY = b"/dev/shm"
@@ -30,11 +30,11 @@ _stat = os.lstat
 
 
 class NotCaptured(Exception):
-    """Why a place is not captured, in words."""
+    """Why a place is not captured."""
 
 
 class Forbidden(NotCaptured):
-    """It is no place to write to, whoever names it: a device, a word of the kernel's, our own state."""
+    """A place that must not be written to, whoever names it: a device, a kernel interface, our own state."""
 
 
 class CaptureLimits(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class CaptureLimits(msgspec.Struct, frozen=True):
 
 
 class OutsideSurveyor:
-    """Looks at what actions name. Nothing is read but names, sizes and rights."""
+    """Looks at what actions name. Only names, sizes and permissions are read."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class OutsideSurveyor:
         claimed: Callable[[], Collection[bytes]] = tuple,
         guarding: Callable[[], Collection[bytes]] = tuple,
     ) -> None:
-        """`own` is where Takeback keeps its state, `claimed` is what somebody else looks after, with all below it.
+        """`own` is where Takeback keeps its state; `claimed` is what another resource captures, with all below it.
 
-        `guarding` are files by which an agent could switch off its own protection: they are captured, and held all
-        the same. These three are asked for anew each time.
+        `guarding` are files with which an agent could switch off its own protection: they are captured, and still
+        need an approval. These three are asked for again each time.
         """
         self._root = os.fsencode(os.path.realpath(root))
         self._own = os.fsencode(os.path.realpath(own))
@@ -70,7 +70,10 @@ class OutsideSurveyor:
         self._guarding_now = guarding
 
     def __call__(self, named: Iterable[Reached], known: Iterable[str] = ()) -> Survey:
-        """`known` are places that are looked at anyway, as whole folders that the run names are."""
+        """Survey what is named.
+
+        `known` are places that are looked at anyway, such as whole folders that the run names.
+        """
         found: dict[bytes, None] = {}
         missed: dict[str, None] = {}
         held: dict[str, None] = {}
@@ -99,11 +102,11 @@ class OutsideSurveyor:
         for place in places:
             self._refuse(place)
         if _is_let_pass(reached):
-            raise NotCaptured("which of the files in it are written is not known")
+            raise NotCaptured("it is unknown which files in it are written")
         return left.take([place for place in places if not place.endswith(KIN)])
 
     def _places(self, reached: Reached) -> Iterator[tuple[bytes, list[bytes]]]:
-        """Where a path really is, outside the workspace; or all that a wildcard may mean."""
+        """Yield where a path really is, outside the workspace; or all that a wildcard may stand for."""
         path = os.path.normpath(_at_home(os.fsencode(reached.path)))
         behind = os.fsencode(reached.really) if reached.really else os.path.realpath(path)
         if reached.names is not None:
@@ -119,13 +122,13 @@ class OutsideSurveyor:
         for place in dict.fromkeys([itself, *([] if is_machine(itself) else [behind])]):
             forbidden = is_below(place, self._own) or is_machine(place)
             if reached.perhaps and _is_folder(place) and not forbidden:
-                # Many tools are told a folder, and few change all of it.
+                # Many tools are given a folder, and few change all of it.
                 continue
             if not self._is_known(place):
                 yield place, [_first_missing(place)]
 
     def _is_known(self, place: bytes) -> bool:
-        """Whether it is looked after anyway."""
+        """Return True if it is captured anyway."""
         known = is_below(place, self._root) or _is_in(place, self._others)
         return known and not is_below(place, self._own)
 
@@ -135,19 +138,19 @@ class OutsideSurveyor:
         if is_machine(place.removesuffix(KIN)):
             raise Forbidden("it is not an ordinary folder or file")
         if os.path.basename(place) == SETTINGS:
-            # An edit by a session that is not one of that folder would hold there at once.
+            # An edit by another folder's session would take effect there at once.
             raise NotCaptured("these are the settings of another folder")
         if not self._limits.capture:
-            raise NotCaptured("takeback.toml says that nothing outside is")
+            raise NotCaptured("takeback.toml turns capturing outside off")
         if _holds(place, self._root):
-            raise NotCaptured("the workspace itself lies in it")
+            raise NotCaptured("it contains the workspace")
         place = place.removesuffix(KIN)
         if place == b"/":
             raise NotCaptured("it is not an ordinary folder or file")
         if not os.access(os.path.dirname(place), os.R_OK | os.X_OK):
-            raise NotCaptured("its folder cannot be looked into")
+            raise NotCaptured("its folder cannot be opened")
         if not os.access(os.path.dirname(place), os.W_OK):
-            raise NotCaptured("its folder is closed to writing, so it could not be put back")
+            raise NotCaptured("its folder is not writable, so it could not be put back")
 
 
 class _Left:
@@ -158,10 +161,10 @@ class _Left:
         self._files = self._bytes = 0
 
     def take(self, places: Sequence[bytes]) -> list[bytes]:
-        """Count what is there, or refuse it as a whole; gives files in it that could be lost and cannot be read."""
+        """Count what is there, or refuse all of it. Return files that could be lost and cannot be read."""
         files, size, closed = self._files, self._bytes, []
         if len(places) > NAMES_MAX:
-            raise NotCaptured(f"more than {NAMES_MAX:,} names are meant")
+            raise NotCaptured(f"it stands for more than {NAMES_MAX:,} names")
         devices = {place: _seen(os.path.dirname(place)).st_dev for place in places}
         for top, (path, found) in ((place, one) for place in places for one in _everything(place)):
             files += 1
@@ -179,7 +182,7 @@ class _Left:
 
 
 def _everything(place: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
-    """A path and all below it, through no link."""
+    """Yield a path and all below it, not following links."""
     pending = [place]
     while pending:
         path = pending.pop()
@@ -188,7 +191,7 @@ def _everything(place: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise NotCaptured(f"{text_of(path)} cannot be looked at ({error.strerror})") from error
+            raise NotCaptured(f"{text_of(path)} cannot be read ({error.strerror})") from error
         yield path, found
         if not stat.S_ISDIR(found.st_mode):
             continue
@@ -198,33 +201,33 @@ def _everything(place: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
             continue
         except OSError as error:
             if found.st_uid != os.geteuid():
-                # It is closed to us, and so to the command: what is in it stays.
+                # It is closed to us, and so to the command: its content stays.
                 continue
-            raise NotCaptured(f"{text_of(path)} cannot be looked into ({error.strerror})") from error
+            raise NotCaptured(f"{text_of(path)} cannot be opened ({error.strerror})") from error
 
 
 def _seen(path: bytes) -> os.stat_result:
     try:
         return _stat(path)
     except OSError as error:
-        raise NotCaptured(f"{text_of(path)} cannot be looked at ({error.strerror})") from error
+        raise NotCaptured(f"{text_of(path)} cannot be read ({error.strerror})") from error
 
 
 def _at_home(path: bytes) -> bytes:
-    """The home of somebody by name is given as `/~name`, since its place is not known from the words."""
+    """Return the path for `/~name`, which stands for the home of a named user."""
     home = os.path.expanduser(path[1:]) if path.startswith(b"/~") else path
     return home if home.startswith(b"/") else path
 
 
 def _first_missing(place: bytes) -> bytes:
-    """The highest name on the way that is not there, or the place itself."""
+    """Return the highest name on the way that does not exist, or the place itself."""
     while not os.path.lexists(os.path.dirname(place)):
         place = os.path.dirname(place)
     return place
 
 
 def _beginning(folder: bytes, start: bytes) -> list[bytes]:
-    """What is in a folder and begins so; the folder itself where nobody can tell."""
+    """Return what is in a folder and has this prefix; the folder itself if it cannot be listed."""
     try:
         return [os.path.join(folder, name) for name in os.listdir(folder) if name.startswith(start)]
     except (FileNotFoundError, NotADirectoryError):
@@ -234,17 +237,17 @@ def _beginning(folder: bytes, start: bytes) -> list[bytes]:
 
 
 def _kin(folder: bytes, start: bytes) -> bytes:
-    """The place that is every name in a folder that begins so; where the folder is not there yet, that."""
+    """Return the place for every name with a prefix in a folder; the folder itself if it does not exist yet."""
     return os.path.join(folder, start) + KIN if os.path.isdir(folder) else _first_missing(folder)
 
 
 def _both(place: bytes) -> list[bytes]:
-    """A path itself, and where it leads if it is a link."""
+    """Return a path itself, and its target if it is a link."""
     return [place, os.path.realpath(place)] if os.path.islink(place) else [place]
 
 
 def _is_in(path: bytes, places: Container[bytes]) -> bool:
-    """Whether it is one of these, or below one."""
+    """Return True if it is one of these, or below one."""
     while path not in places:
         if path == b"/":
             return False
@@ -253,21 +256,21 @@ def _is_in(path: bytes, places: Container[bytes]) -> bool:
 
 
 def _is_let_pass(reached: Reached) -> bool:
-    """Whether something is put into a folder that all users share, such as /tmp: that is said, and no more."""
+    """Return True if something is put into a folder that all users share, such as /tmp: that is only reported."""
     anywhere = reached.names is None or (reached.makes and not reached.names)
     somewhere = reached.somewhere and anywhere and not reached.deletes
     return somewhere and _is_shared(os.fsencode(reached.really or reached.path))
 
 
 def _means(reached: Reached, called: bytes, path: bytes) -> bool:
-    """Whether what is written there may be this file, which is in it, or is it."""
+    """Return True if writing there may change this file: it is the path, or below it."""
     if called.endswith(b"*"):
         return path.startswith(called[:-1])
     return path == called or ((reached.deletes or reached.somewhere) and is_below(path, called))
 
 
 def _holds(place: bytes, path: bytes) -> bool:
-    """Whether a path is a place, or in it."""
+    """Return True if a path is a place, or in it."""
     return path.startswith(place.removesuffix(KIN)) if place.endswith(KIN) else is_below(path, place)
 
 
@@ -276,7 +279,7 @@ def is_below(path: bytes, top: bytes) -> bool:
 
 
 def is_machine(place: bytes) -> bool:
-    """Whether it is no file on a disk, but a word of the kernel's."""
+    """Return True if it is a kernel interface, and not a file on a disk."""
     return any(is_below(place, top) for top in _MACHINE) and not is_below(place, _SHARED_MEMORY)
 
 
@@ -288,7 +291,7 @@ def _is_folder(place: bytes) -> bool:
 
 
 def _is_shared(place: bytes) -> bool:
-    """Whether everybody puts things there, as into /tmp."""
+    """Return True if all users write there, as in /tmp."""
     try:
         mode = _stat(place).st_mode
     except OSError:

@@ -1,1 +1,1 @@
-"""Putting paths back so that nobody's work is lost."""
+"""Putting paths back so that no one's work is lost."""

@@ -1,8 +1,8 @@
-"""What a killed rollback left in its staging folder, and what of it is somebody's.
+"""What a killed rollback left in its staging folder, and what of it belongs to someone else.
 
-Before the folder was ready nothing had been swapped: all in it is ours and goes. Afterwards a staged name may hold
-what came out of an exchange that nobody has looked at yet. If that is neither the version we meant to replace nor
-the one we meant to put there, it is a human's, and it goes back where it was.
+Before the folder was ready nothing had been swapped: everything in it is ours and goes. Afterwards a staged name
+may hold what came out of an exchange, not yet checked. If that is neither the version we meant to replace nor the
+one we meant to put there, it is a human's, and goes back where it was.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Rescued(msgspec.Struct):
     interrupted: bool = False
     kept: Mapping[Target, str] = {}
     written: Mapping[Target, str] = {}
-    """What was replaced, and is kept since a program goes on writing to it."""
+    """Versions that were replaced, and are kept because a program continues to write to them."""
 
     def is_half_done(self, was: FileEntry | None, now: FileEntry | None, goal: FileEntry | None) -> bool:
-        """Whether this is what the rollback was making: only mode, attributes or times are missing.
+        """Return True if this is what the rollback was making, and only mode, attributes or times are missing.
 
-        Or all of it: where a folder makes way for a file, or a file for a folder, one goes before the other comes.
+        Or all of it: if a folder gives way to a file, or a file to a folder, one goes before the other comes.
         """
         if not self.interrupted or goal is None:
             return False
@@ -66,7 +66,7 @@ def rescue(place: RootFolder, rollback: str, swaps: Sequence[Swap], contents: Co
         for swap in swaps:
             known = {_print(entry_of(version)) for version in (swap.present, swap.goal)}
             for name in (new_name(paths[swap.target]), old_name(paths[swap.target])):
-                # Asked first: what nobody can write to any more stays what it is found to be after that.
+                # Check this first: a file that no one can write to any more stays as it is found after that.
                 is_open = staging.is_open_to_others(name)
                 if _looked_at(staging.fd, name, contents) not in (None, *known):
                     kept[swap.target] = _give_back(place, staging, name, paths[swap.target], known, contents)
@@ -78,9 +78,9 @@ def rescue(place: RootFolder, rollback: str, swaps: Sequence[Swap], contents: Co
 
 
 def calm(place: RootFolder, known: TreeFolder, tree: bytes, swaps: Sequence[Swap], get: Get) -> None:
-    """Give folders that the interrupted attempt only worked in the time that they had when it began.
+    """Restore the mtime of folders that the interrupted attempt only passed through.
 
-    Only where nobody else was at work in one: but for what was swapped, all in it is as it was in `tree`.
+    Skip a folder if anything in it, other than the swapped paths, differs from `tree`.
     """
     paths = {path_of_target(swap.target) for swap in swaps}
     state = StoredTree(tree, get)
@@ -91,19 +91,19 @@ def calm(place: RootFolder, known: TreeFolder, tree: bytes, swaps: Sequence[Swap
         then = state.folder(path)
         others = [name for name in now.names() | set(then) if join(path, name) not in paths]
         if all(_is_same(then.get(name), entry_in(now, name)) for name in others):
-            # A folder's time is not worth failing for.
+            # A folder's mtime is not worth failing for.
             with suppress(OSError), place.folder(path) as fd:
                 os.utime(fd, ns=(os.fstat(fd).st_atime_ns, was.mtime_ns))
 
 
 def _is_same(then: FileEntry | None, now: FileEntry | None) -> bool:
-    """A folder below has a life of its own: that it is there is enough."""
+    """Compare two entries. A folder below changes independently: its existence is enough."""
     folders = then is not None and now is not None and then.kind == now.kind == FOLDER
     return folders or same(then, now)
 
 
 Print = tuple[str, bytes]
-"""What tells whose version something is: its kind and content."""
+"""Kind and content, which show whose version something is."""
 
 
 def _print(entry: FileEntry | None) -> Print:
@@ -111,7 +111,7 @@ def _print(entry: FileEntry | None) -> Print:
 
 
 def _looked_at(folder_fd: int, name: bytes, contents: Contents) -> Print | None:
-    """None where there is nothing. What cannot be read is nobody's that we know."""
+    """Return what is there; None if nothing. An unreadable file matches no known version."""
     try:
         found = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
     except FileNotFoundError:
@@ -134,20 +134,18 @@ def _looked_at(folder_fd: int, name: bytes, contents: Contents) -> Print | None:
 def _give_back(
     place: RootFolder, staging: LeftStaging, name: bytes, path: bytes, known: set[Print], contents: Contents
 ) -> str:
-    """Put a human's version back where it came from, or where it can be seen. Says what was done."""
+    """Put a human's version back where it came from, or under a visible name. Return a text that says which."""
     why = "it was changed while it was being taken back"
     folder, own = split(path)
     try:
         with place.folder(folder) as fd:
             there = _looked_at(fd, own, contents)
             if there not in (None, *known):
-                return (
-                    f"{why}, and again; the first of these versions is kept as {staging.let_out(name, path)}"
-                )
+                return f"{why}, twice; the first of these versions is kept as {staging.let_out(name, path)}"
             flags = linux.RENAME_EXCHANGE if there else linux.RENAME_NOREPLACE
             linux.renameat2(staging.fd, name, fd, own, flags)
     except OSError:
         return f"{why}; that version is kept as {staging.let_out(name, path)}"
     if _looked_at(staging.fd, name, contents) not in (None, *known):
-        return f"{why}, and again; the last of these versions is kept as {staging.let_out(name, path)}"
+        return f"{why}, twice; the last of these versions is kept as {staging.let_out(name, path)}"
     return f"{why}; that version was put back"

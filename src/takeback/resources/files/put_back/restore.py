@@ -1,10 +1,10 @@
-"""Putting paths back, so that no power cut, kill or concurrent writer can lose anybody's work.
+"""Putting paths back, so that no power cut, kill or concurrent writer can lose anyone's work.
 
-    make everything ready in a staging folder → sync → swap each into its place → folders' modes and times → sync
+    prepare everything in a staging folder → sync → swap each into its place → folders' modes and times → sync
 
-Each swap is an atomic exchange, after which we look at what came out. If it is not what we meant to replace,
-somebody wrote in the last instant: it is exchanged back and reported. So their version is never lost, not even
-between our look and our write. A path that fails is reported and does not stop the others.
+Each swap is an atomic exchange, after which we check what came out. If it is not what we meant to replace, someone
+wrote at the last instant: it is exchanged back and reported. So their version is never lost, not even between our
+look and our write. A path that fails is reported and does not stop the others.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -37,11 +38,13 @@ REMOVED = crash_points.crash_point("restore-removed")
 DRESSED = crash_points.crash_point("restore-dressed")
 
 
-_WORDS = {errno.EXDEV: "it is on another file system than the folder that it is put back from"}
+_WORDS: dict[int | None, str] = {
+    errno.EXDEV: "it is on another file system than the folder that it is put back from"
+}
 
 
 class FileRestorer:
-    """One batch of paths on its way back."""
+    """One batch of paths to put back."""
 
     def __init__(
         self,
@@ -61,17 +64,17 @@ class FileRestorer:
         self._open = OpenFolders(place)
         self._before: dict[bytes, os.stat_result] = {}
         self._dressed: set[File] = set()
-        """Files that stayed in their place and got another mode, time or attributes from us."""
+        """Files that stayed in place and got another mode, time or attributes from us."""
 
     def run(self, works: list[PathRestore]) -> None:
-        """Put each path back; every work says afterwards what was done."""
+        """Put each path back; every work then records what was done."""
         for work in works:
             if work.goal is not None and work.goal.kind not in RESTORABLE:
-                work.fail("it was a socket, a device or unreadable, which cannot be made again")
+                work.fail("it was a socket, a device or unreadable, so it cannot be recreated")
         staging = self._make_staging(works)
         if staging is None:
             return
-        # If this is interrupted, the staging folder stays: a later start looks at what is in it.
+        # If this is interrupted, the staging folder stays: a later start checks what is in it.
         try:
             self._stage(staging, works)
             self._remove(staging, works)
@@ -120,7 +123,7 @@ class FileRestorer:
         crash_points.reach(READY)
 
     def _remove(self, staging: Staging, works: list[PathRestore]) -> None:
-        """What must go, or make room for another kind; the deepest first."""
+        """Remove what must go, or make way for another kind; the deepest first."""
         gone = [w for w in _open(works) if w.present is not None and _must_go(w.present, w.goal)]
         gone.sort(key=lambda work: work.depth, reverse=True)
         for work in self.progress("Removing files", gone, len(gone)):
@@ -138,7 +141,7 @@ class FileRestorer:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
                 if work.goal is None:
-                    work.fail("it still holds what others put there", Did.KEPT)
+                    work.fail("it still contains what others put there", Did.KEPT)
                 else:
                     work.fail("a folder with others' files is in its place", Did.CONFLICT)
             return
@@ -156,7 +159,6 @@ class FileRestorer:
 
     def _put_in_place(self, staging: Staging, works: list[PathRestore]) -> None:
         ready = [work for work in _open(works) if work.staged or work.link_to is not None]
-        ready.sort(key=lambda work: work.link_to is not None)
         for work in self.progress("Putting files back", ready, len(ready)):
             with _Blamed(work):
                 if work.link_to is not None:
@@ -169,7 +171,11 @@ class FileRestorer:
         assert work.link_to is not None
         name = new_name(work.path)
         folder, leader = split(work.link_to)
-        os.link(leader, name, src_dir_fd=self._reach(folder), dst_dir_fd=staging.fd, follow_symlinks=False)
+
+        def link(fd: int) -> None:
+            os.link(leader, name, src_dir_fd=fd, dst_dir_fd=staging.fd, follow_symlinks=False)
+
+        self._insist(folder, self._reach(folder), link)
         work.staged = name
 
     def _swap(self, staging: Staging, work: PathRestore, name: bytes, fd: int) -> None:
@@ -178,7 +184,7 @@ class FileRestorer:
             try:
                 return linux.renameat2(staging.fd, work.staged, fd, name, linux.RENAME_NOREPLACE)
             except FileExistsError:
-                return work.fail("somebody made it anew while it was being taken back", Did.CONFLICT)
+                return work.fail("someone created it again while it was being taken back", Did.CONFLICT)
         mine = key_of(os.stat(work.staged, dir_fd=staging.fd, follow_symlinks=False))
         linux.renameat2(staging.fd, work.staged, fd, name, linux.RENAME_EXCHANGE)
         if not self._is_still(staging, work, work.staged):
@@ -193,9 +199,9 @@ class FileRestorer:
         name: bytes,
         mine: StatKey | None = None,
     ) -> None:
-        """What came out is somebody's, written in the last instant. It goes back, or gets a name of its own.
+        """Return what came out to its place, or give it its own name: someone wrote it at the last instant.
 
-        So does what comes out then, if it is not `mine`.
+        The same for what comes out then, if it is not `mine`.
         """
         why = "it was changed while it was being taken back"
         staging.foreign.add(staged)
@@ -203,34 +209,35 @@ class FileRestorer:
             flags = linux.RENAME_NOREPLACE if mine is None else linux.RENAME_EXCHANGE
             linux.renameat2(staging.fd, staged, fd, name, flags)
         except OSError:
-            why += f", and again; the first of these versions is {staging.let_out(staged, work.path)}"
+            why += f", twice; the first of these versions is kept as {staging.let_out(staged, work.path)}"
         else:
             if mine and not self._is_ours(staging.fd, staged, mine):
-                why += f", and again; the last of these versions is {staging.let_out(staged, work.path)}"
+                why += f", twice; the last of these versions is kept as {staging.let_out(staged, work.path)}"
         staging.foreign.discard(staged)
         work.fail(why, Did.CONFLICT)
 
     def _clear(self, staging: Staging, works: list[PathRestore]) -> None:
-        """Throw away what was replaced, unless a program that has it open wrote to it meanwhile, or still can."""
+        """Keep what was replaced if a program that has it open wrote to it meanwhile, or still can.
+
+        The rest is deleted with the staging folder.
+        """
         for work in _open(works):
             for name in _replaced(work):
-                try:
-                    # Asked first: what nobody can write to any more stays what it is found to be after that.
-                    is_open = staging.is_open_to_others(name)
-                    if self._is_another_name(work.key):
-                        staging.drop(name)
-                    elif not self._is_still(staging, work, name):
-                        visible = staging.let_out(name, work.path)
-                        work.why = f"a program was still writing to it; that is kept as {visible}"
-                    elif is_open:
-                        work.why = staging.let_out_open(name, work.path)
-                    else:
-                        staging.drop(name)
-                except FileNotFoundError:
-                    continue
+                if not self._is_another_name(work.key):
+                    with suppress(FileNotFoundError):
+                        self._let_out_written(staging, work, name)
+
+    def _let_out_written(self, staging: Staging, work: PathRestore, name: bytes) -> None:
+        # Check this first: a file that no one can write to any more stays as it is found after that.
+        is_open = staging.is_open_to_others(name)
+        if not self._is_still(staging, work, name):
+            visible = staging.let_out(name, work.path)
+            work.why = f"a program was still writing to it; that is kept as {visible}"
+        elif is_open:
+            work.why = staging.let_out_open(name, work.path)
 
     def _is_still(self, staging: Staging, work: PathRestore, name: bytes) -> bool:
-        """Whether what came out is what we meant to replace, also where somebody can write without moving a time."""
+        """Return True if what came out is what we meant to replace. Also detects writes that change no time."""
         if not self._is_ours(staging.fd, name, work.key):
             return False
         if work.present is None or work.present.kind != FILE:
@@ -240,18 +247,18 @@ class FileRestorer:
         try:
             fd = os.open(name, FILE_FLAGS, dir_fd=staging.fd)
         except PermissionError:
-            return True  # closed to us: its times have to do, and it is kept while somebody has it open
+            return True  # closed to us: its times must do, and it is kept while someone has it open
         try:
             return self.contents.name(fd, os.fstat(fd).st_size) == work.present.content
         finally:
             os.close(fd)
 
     def _is_another_name(self, key: StatKey | None) -> bool:
-        """Whether a file that came out is still in its place under another name, where we have dressed it."""
+        """Return True if a file that came out is still in its place under another name, where we changed it."""
         return key is not None and (key.dev, key.ino) in self._dressed
 
     def _is_ours(self, fd: int, name: bytes, key: StatKey | None) -> bool:
-        """Whether what came out is what we meant to replace. A rename changes no more than the ctime."""
+        """Return True if what came out is what we meant to replace. A rename changes only the ctime."""
         found = os.stat(name, dir_fd=fd, follow_symlinks=False)
         return (
             key is not None
@@ -263,16 +270,15 @@ class FileRestorer:
 
     def _dress_in_place(self, works: list[PathRestore]) -> None:
         for work in _open(works):
-            if work.in_place and work.goal is not None and work.goal.kind != FOLDER:
+            if work.in_place and work.key is not None:  # a folder has none
                 with _Blamed(work):
                     folder = split(work.path)[0]
                     self._insist(folder, self._reach(folder), partial(self._dress_one, work))
 
     def _dress_one(self, work: PathRestore, fd: int) -> None:
-        if work.goal is None or work.key is None:
-            return
+        assert work.goal is not None and work.key is not None
         file, name = (work.key.dev, work.key.ino), split(work.path)[1]
-        # Another name of a file that we have dressed already shows our own work, not somebody else's.
+        # Another name of a file that we have already changed shows our own work, not someone else's.
         if file in self._dressed or self._is_ours(fd, name, work.key):
             dress(fd, name, work.goal)
             self._dressed.add(file)
@@ -280,33 +286,31 @@ class FileRestorer:
             work.fail("it was changed while it was being taken back", Did.CONFLICT)
 
     def _dress_folders(self, works: list[PathRestore], staging: Staging) -> None:
-        """Folders get their mode and time last, the deepest first: whatever is done inside changes the time."""
+        """Set mode and time of folders last, the deepest first: any work inside changes the time."""
         goals = {work.path: work for work in _open(works) if work.goal and work.goal.kind == FOLDER}
-        gone = {work.path for work in _open(works) if work.goal is None}
         for path in sorted({*goals, *self._before}, key=depth, reverse=True):
-            work = goals.get(path)
             if not path:
                 staging.close()
-            try:
-                if work is not None and work.goal is not None:
-                    self._dress_folder(path, work.goal)
-                elif path not in gone:
+            if work := goals.get(path):
+                with _Blamed(work):
+                    self._dress_folder(work)
+            else:
+                with suppress(OSError):  # we have removed it, or somebody else has just now
                     self._undisturb(path)
-            except OSError as error:
-                if work is not None:
-                    work.fail(error.strerror or str(error))
         crash_points.reach(DRESSED)
 
-    def _dress_folder(self, path: bytes, goal: FileEntry) -> None:
-        folder, name = split(path)
-        if path:
-            dress(self._reach(folder), name, goal)
+    def _dress_folder(self, work: PathRestore) -> None:
+        goal = work.goal
+        assert goal is not None
+        folder, name = split(work.path)
+        if work.path:
+            self._insist(folder, self._reach(folder), lambda fd: dress(fd, name, goal))
         else:
             dress(self.place.fd, b".", goal)
-        self._doors.forget(path)
+        self._doors.forget(work.path)
 
     def _undisturb(self, path: bytes) -> None:
-        """A folder that we only worked in looks as it did before."""
+        """Restore the times of a folder that we only worked in."""
         before = self._before[path]
         os.utime(self._open(path), ns=(before.st_atime_ns, before.st_mtime_ns))
 
@@ -315,40 +319,42 @@ class FileRestorer:
         linux.syncfs(self.place.fd)
 
     def _sync_folders(self) -> None:
-        """Make the new names durable: one by one if they are few, else with all else on the file system."""
+        """Make the new names durable: one by one if they are few, otherwise with the whole file system."""
         if len(self._before) > SYNC_ONE_BY_ONE_MAX:
             return self._sync_all()
         for path in self._before:
-            try:
+            with suppress(FileNotFoundError, NotADirectoryError):  # we have removed it
                 durable.fsync(self._open(path))
-            except FileNotFoundError:
-                continue
         return None
 
     def _touch(self, path: bytes) -> int:
-        """A folder that we are going to change something in."""
+        """Open a folder that we are going to change something in."""
         fd = self._reach(path)
         if path not in self._before:
             self._before[path] = os.fstat(fd)
         return fd
 
     def _reach(self, path: bytes) -> int:
-        """A folder, through those of the user's own that are closed, which are opened for the time of this batch."""
+        """Open a folder, opening the user's own closed folders on the way for the time of this batch."""
         try:
             return self._open(path)
         except PermissionError:
-            above = split(path)[0]
-            if path:
-                self._reach(above)
-            self._doors.open(path)
+            self._unlock(path)
             return self._open(path)
+
+    def _unlock(self, path: bytes) -> None:
+        """Open a folder and those above it, as far as they are closed: one may let us read it, but not pass."""
+        if path:
+            self._unlock(split(path)[0])
+        with suppress(PermissionError):  # it is open already, or not for us to open
+            self._doors.open(path)
 
     def _retry_closed(self, folder: bytes, do: Callable[[int], object]) -> None:
         """Change something in a folder."""
         self._insist(folder, self._touch(folder), do)
 
     def _insist(self, folder: bytes, fd: int, do: Callable[[int], object]) -> None:
-        """Do something in a folder; one of the user's own that is write-protected is opened as well."""
+        """Do something in a folder; if it is the user's own and write-protected, open it first."""
         try:
             do(fd)
         except PermissionError:
@@ -357,7 +363,7 @@ class FileRestorer:
 
 
 class _Blamed:
-    """An error of the system, or damaged content, belongs to the path that met it."""
+    """Assigns a system error, or damaged content, to the path that met it."""
 
     def __init__(self, work: PathRestore) -> None:
         self.work = work
@@ -368,7 +374,7 @@ class _Blamed:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         if isinstance(error, OSError):
             self.work.lacks_room = error.errno in NO_ROOM
-            self.work.fail(_WORDS.get(error.errno or 0) or error.strerror or str(error))
+            self.work.fail(_WORDS.get(error.errno) or error.strerror or str(error))
         elif isinstance(error, CorruptionError):
             self.work.fail(error.message)
         else:
@@ -385,7 +391,7 @@ def _open(works: Iterable[PathRestore]) -> list[PathRestore]:
 
 
 def _replaced(work: PathRestore) -> Iterator[bytes]:
-    """The names in the staging folder under which what was replaced may have come out."""
+    """Yield the names in the staging folder under which the replaced version may have come out."""
     if work.staged:
         yield work.staged
     if work.present is not None and _must_go(work.present, work.goal):
@@ -393,38 +399,38 @@ def _replaced(work: PathRestore) -> Iterator[bytes]:
 
 
 def _must_go(present: FileEntry, goal: FileEntry | None) -> bool:
-    """Whether the old must leave before the new can come: an exchange does not turn a folder into a file."""
+    """Return True if the old must leave before the new can come: an exchange does not turn a folder into a file."""
     return goal is None or (present.kind == FOLDER) != (goal.kind == FOLDER)
 
 
 File = tuple[int, int]
-"""A file, whatever names it has: its device and its number there."""
+"""A file, whatever names it has: its device and inode."""
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Paths that are not being put back, of files that have several names."""
+    """Paths that are not being put back, of files with several names."""
 
     paths: Mapping[bytes, bytes] = {}
-    """For each group one that belongs to it, and is as it should be."""
+    """For each group one path that belongs to it and is as it should be."""
     files: Mapping[File, bytes] = {}
-    """Which file is that of which group."""
+    """The group to which each file belongs."""
 
 
 def choose_links(works: Sequence[PathRestore], standing: Standing) -> None:
-    """Paths that were one file become one again, and paths that were not are taken apart."""
+    """Join paths that were one file, and separate paths that were not."""
     staying: dict[File, dict[bytes, list[PathRestore]]] = {}
     groups: dict[bytes, list[PathRestore]] = {}
     for work in works:
-        if work.goal is None or work.goal.kind == FOLDER:
+        if work.goal is None:
             continue
         if work.goal.group:
             groups.setdefault(work.goal.group, []).append(work)
         if work.in_place and work.key is not None:
-            # A path that was a file of its own is the only one of its kind.
+            # A path that was its own file forms its own group.
             kind = work.goal.group or b"/" + work.path
             staying.setdefault((work.key.dev, work.key.ino), {}).setdefault(kind, []).append(work)
     for file, kinds in staying.items():
-        # The file stays with those who have it and are not being put back, else with most of the others.
+        # The file stays with names that are not being put back, otherwise with the largest group.
         keeps = standing.files.get(file) or max(kinds, key=lambda kind: len(kinds[kind]))
         for kind, members in kinds.items():
             for work in members if kind != keeps else ():
@@ -436,6 +442,7 @@ def choose_links(works: Sequence[PathRestore], standing: Standing) -> None:
 def _link(members: list[PathRestore], leader_path: bytes | None) -> None:
     leader = None
     if leader_path is None:
+        # It is in its place before its links come: it stays there, or is the first of them to be put back.
         leader = next((work for work in members if work.in_place), members[0])
     for work in members:
         same_file = leader and work.key and leader.key and work.in_place and work.key.ino == leader.key.ino
@@ -462,7 +469,7 @@ class PathRestore(msgspec.Struct):
 
     @property
     def in_place(self) -> bool:
-        """Whether the file can stay and only its mode, attributes or times change."""
+        """Whether the file can stay, and only its mode, attributes or times change."""
         old, new = self.present, self.goal
         return (
             old is not None

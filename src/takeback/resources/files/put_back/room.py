@@ -1,4 +1,4 @@
-"""A full disk: what is set aside for it, and how files are looked at when their content cannot be kept."""
+"""A full disk: the space reserved for it, and how files are looked at when their content cannot be stored."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from takeback.ports.content import BlobStore, Contents, FileId
+from takeback.ports.content import BlobStore, Contents, StoredFile
 
 RESERVE_BYTES = 256 << 10
-"""Enough to record a rollback, and to keep the small files that were changed besides."""
+"""Enough to record a rollback, and to store small files that were also changed."""
 
 _SPARED_OF = 64
-"""The disk must have so many times as much, before some of it is set aside."""
+"""The disk must have this many times as much free space before some of it is reserved."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _DIGEST_BYTES = 32
 
 
 class Reserve:
-    """Room that is set aside on the disk of the state folder, so that what filled it can be taken back."""
+    """Space reserved on the disk of the state folder, so that an action that filled the disk can be taken back."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -29,7 +29,7 @@ class Reserve:
         self._held = False
 
     def hold(self) -> None:
-        """Set it aside, where there is plenty."""
+        """Reserve the space, if there is plenty."""
         if self._held or self._path.exists() or self.free() < RESERVE_BYTES * _SPARED_OF:
             self._held = True
             return
@@ -44,8 +44,8 @@ class Reserve:
         self._held = True
 
     def release(self) -> None:
-        """Give it up, for the work that makes room."""
-        with suppress(OSError):  # where nothing can be removed, it makes no room either
+        """Give the space up, for the work that frees space."""
+        with suppress(OSError):  # if it cannot be removed, it frees no space either
             self._path.unlink()
         self._held = False
 
@@ -59,7 +59,7 @@ class Reserve:
 
 
 class Frugal:
-    """Contents that keeps no more than there is room for. What it cannot keep it refuses, as a full disk does."""
+    """Contents that stores no more than there is space for, and otherwise fails like a full disk."""
 
     def __init__(self, contents: Contents, blobs: BlobStore, room: int) -> None:
         self._contents = contents
@@ -71,16 +71,14 @@ class Frugal:
         if self._blobs.has(name[:_DIGEST_BYTES]):
             return name
         if size > self._left:
-            raise OSError(errno.ENOSPC, "there is no room on the disk")
+            raise OSError(errno.ENOSPC, "there is no space on the disk")
         self._left -= size
         return self._contents.put(fd, size)
 
-    def put_many(
-        self, files: Iterable[tuple[bytes, int]], _root_fd: int
-    ) -> Iterator[tuple[bytes, bytes, FileId]]:
-        """Each is read with care, one by one."""
+    def put_many(self, files: Iterable[tuple[bytes, int]], _root_fd: int) -> Iterator[StoredFile]:
+        """Store nothing here, so that each file is read with care, one by one."""
         for path, _ in files:
-            yield path, b"", (0, 0, 0, 0, 0)
+            yield StoredFile(path, b"", (0, 0, 0, 0, 0), is_plain=False)
 
     def name(self, fd: int, size: int) -> bytes:
         return self._contents.name(fd, size)

@@ -1,7 +1,7 @@
-"""A folder of our own inside the root, where things are made ready before they take their place.
+"""A folder of our own inside the root, where things are prepared before they take their place.
 
 It is on the same file system as what it replaces, so that one rename puts a finished thing where it belongs. It is
-named after its rollback; a later start finds it, and `rescue` tells what in it may be thrown away.
+named after its rollback; a later start finds it, and `rescue` decides what in it may be deleted.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from takeback.system.beneath import FOLDER_FLAGS, RootFolder
 
 FREED_LATER_MAX = 128
 FREED_AT_ONCE_MAX = 8
-"""Of so few it takes less than starting a thread does."""
+"""For this few, closing takes less time than starting a thread."""
 
 READY = b"ready"
-"""Made when everything staged is durable. Without it nothing has been swapped yet."""
+"""Created when everything staged is durable. Without it nothing has been swapped yet."""
 
 
 def staging_name(rollback: str) -> bytes:
@@ -34,12 +34,12 @@ def staging_name(rollback: str) -> bytes:
 
 
 def new_name(path: bytes) -> bytes:
-    """Where the new version of a path is made ready, and where the old one comes out of an exchange."""
+    """Return where the new version of a path is prepared, and where the old one comes out of an exchange."""
     return b"new-" + blake3(path).hexdigest().encode()
 
 
 def old_name(path: bytes) -> bytes:
-    """Where a path that is to be removed goes first, so that we can look at it."""
+    """Return where a path to be removed goes first, so that we can check it."""
     return b"old-" + blake3(path).hexdigest().encode()
 
 
@@ -50,16 +50,16 @@ class Staging:
         self.place = place
         self.name = staging_name(rollback)
         self.foreign: set[bytes] = set()
-        """What is in here and somebody else's: never thrown away."""
+        """What is in here and belongs to someone else: never deleted."""
         self._freed: list[int] = []
         self._writers = Writers()
         self.were_open: set[bytes] = set()
-        """What somebody may have written to, without moving a time, since it was looked at."""
+        """What someone may have written to since it was checked, without changing a time."""
         os.mkdir(self.name, 0o700, dir_fd=place.fd)
         self.fd = os.open(self.name, FOLDER_FLAGS, dir_fd=place.fd)
 
     def make(self, name: bytes, entry: FileEntry, contents: Contents, *, durable: bool) -> None:
-        """A complete new thing under this name, with everything but its place."""
+        """Create a complete new thing under this name; only its place is missing."""
         if entry.kind == LINK:
             os.symlink(entry.content, name, dir_fd=self.fd)
             dress(self.fd, name, entry)
@@ -84,7 +84,7 @@ class Staging:
             os.close(fd)
 
     def ready(self) -> None:
-        """From here the swaps may begin. The file system keeps the order of names, so this needs no sync."""
+        """Allow the swaps to begin. The file system keeps the order of names, so this needs no sync."""
         os.close(os.open(READY, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=self.fd))
 
     def is_ready(self) -> bool:
@@ -94,7 +94,10 @@ class Staging:
         return [os.fsencode(name) for name in os.listdir(self.fd)]
 
     def let_out(self, name: bytes, path: bytes) -> str:
-        """Somebody's version that cannot go back to its place gets a visible one, and is never thrown away."""
+        """Give someone's version that cannot go back to its place a visible name.
+
+        It is never deleted. Return the name.
+        """
         for number in range(1, 1000):
             visible = b"takeback-rescued-%d-%s" % (number, path.rpartition(b"/")[2][:200])
             try:
@@ -102,23 +105,26 @@ class Staging:
             except FileExistsError:
                 continue
             return text_of(visible)
-        raise OSError(errno.EEXIST, "there is no name left for a rescued file")
+        raise OSError(errno.EEXIST, "no name is left for a rescued file")
 
     def is_open_to_others(self, name: bytes) -> bool:
-        """Whether anybody has this file open for writing."""
+        """Return True if a process has this file open for writing."""
         is_open = self._writers.has(self.fd, name)
         if is_open:
             self.were_open.add(name)
         return is_open
 
     def let_out_open(self, name: bytes, path: bytes) -> str:
-        """Keep what a program has open, since all that it writes from now on goes there; says so."""
+        """Keep what a program has open, because everything it writes from now on goes there.
+
+        Return a text that says so.
+        """
         who = named(os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_ino)
         visible = self.let_out(name, path)
-        return f"{who} has it open for writing, and goes on writing to what is now {visible}"
+        return f"{who} has it open and continues to write to it as {visible}"
 
     def drop(self, name: bytes) -> None:
-        # As long as somebody has it open its room is not freed, which takes longer than all else that we do to it.
+        # Keep it open: freeing its space, which takes longer than all else that we do to it, then happens later.
         if len(self._freed) < FREED_LATER_MAX:
             self._freed.append(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd))
         try:
@@ -127,18 +133,18 @@ class Staging:
             os.rmdir(name, dir_fd=self.fd)
 
     def free(self, *, at_once: bool = False) -> None:
-        """Free the room of what was thrown away, while others go on unless they wait for it."""
+        """Free the space of what was deleted, in the background unless someone waits for it."""
         freed, self._freed = self._freed, []
         if at_once or len(freed) <= FREED_AT_ONCE_MAX:
             return _close(freed)
         try:
             threading.Thread(target=_close, args=(freed,), name="freeing room").start()
-        except RuntimeError:  # no thread can be had, as when the interpreter is about to end
+        except RuntimeError:  # no thread can be started, as when the interpreter is shutting down
             _close(freed)
         return None
 
     def close(self) -> None:
-        """Throw away what is left, and the folder."""
+        """Delete what is left, and the folder."""
         names = self.names()
         for name in names:
             if name != READY and name not in self.foreign:
@@ -176,10 +182,10 @@ def left_behind(place: RootFolder, rollback: str) -> LeftStaging | None:
 
 
 def is_anothers(folder: bytes, rollback: str) -> bool:
-    """Whether another user has taken the name of our folder, as they can where all users share one."""
+    """Return True if another user has taken the name of our folder, as is possible in a shared folder."""
     try:
         place = RootFolder.without_links(folder)
-    except OSError:  # it went in this moment; who works in it has it open
+    except OSError:  # it just went; a process that works in it has it open
         return False
     try:
         found = os.stat(staging_name(rollback), dir_fd=place.fd, follow_symlinks=False)
@@ -191,7 +197,7 @@ def is_anothers(folder: bytes, rollback: str) -> bool:
 
 
 def dress(folder_fd: int, name: bytes, entry: FileEntry) -> None:
-    """Give a path the owner, mode, attributes and time of an entry, through no link."""
+    """Give a path the owner, mode, attributes and time of an entry, not following links."""
     path_fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder_fd)
     try:
         found = os.fstat(path_fd)
@@ -199,7 +205,7 @@ def dress(folder_fd: int, name: bytes, entry: FileEntry) -> None:
             raise OSError(errno.EEXIST, "something else is there now")
         _own(folder_fd, name, found, entry)
         if entry.kind != LINK:
-            # The kernel's own name of the open file reaches it even where its mode would not let us open it.
+            # The kernel's own name for the open file works even if its mode would not let us open it.
             _dress_open(f"/proc/self/fd/{path_fd}", entry)
     finally:
         os.close(path_fd)
@@ -207,7 +213,7 @@ def dress(folder_fd: int, name: bytes, entry: FileEntry) -> None:
 
 
 def _own(fd: int, name: bytes | None, found: os.stat_result, entry: FileEntry) -> None:
-    """Give a name in an open folder, or without one the open file itself, the owner of an entry."""
+    """Set the owner of a name in an open folder, or without a name of the open file itself."""
     if (found.st_uid, found.st_gid) == (entry.uid, entry.gid):
         return
     try:
@@ -216,12 +222,12 @@ def _own(fd: int, name: bytes | None, found: os.stat_result, entry: FileEntry) -
         else:
             os.chown(name, entry.uid, entry.gid, dir_fd=fd, follow_symlinks=False)
     except PermissionError:
-        # Only root gives files away. The content comes back all the same; the verdict tells the difference.
+        # Only root can change owners. The content still comes back; the verdict reports the difference.
         return
 
 
 def _dress_open(own: int | str, entry: FileEntry) -> None:
-    """Attributes and mode, in this order: an access list changes the mode, and giving a file away too."""
+    """Set attributes and mode, in this order: an access list changes the mode, and so does changing the owner."""
     if hasattr(os, "listxattr"):
         _attributes(own, entry)
     if stat.S_IMODE(os.stat(own).st_mode) != entry.mode:
@@ -237,7 +243,7 @@ def _attributes(own: int | str, entry: FileEntry) -> None:
         try:
             os.setxattr(own, name, value)
         except PermissionError:
-            # What a program may do is given by root alone. The rest comes back; the verdict tells the difference.
+            # Only root can set capabilities. The rest comes back; the verdict reports the difference.
             if not name.startswith(b"security."):
                 raise
 

@@ -1,7 +1,8 @@
-"""Programs that have a file open for writing, or a part of it in their memory.
+"""Programs that have a file open for writing, or have mapped a part of it.
 
-The kernel says at once whether somebody has, whoever that is: it lends a file (fcntl(2), F_SETLEASE) only while
-nobody can write to it. Who it is stands in /proc, of the programs of the same user.
+The kernel knows at once whether there is one, whichever user it belongs to: it grants a read lease (fcntl(2),
+F_SETLEASE) only while no one can write to the file. Which program it is can be read in /proc, for programs of the
+same user.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Collection, Iterator
 
 try:
     import fcntl
-except ImportError:  # no such thing on this platform: then nobody is found
+except ImportError:  # not on this platform: then no writer is found
     fcntl = None  # type: ignore[assignment]
 
 from takeback.system.beneath import FILE_FLAGS
@@ -25,18 +26,18 @@ _ANOTHER = "another program"
 
 
 def may_be_written(fd: int) -> bool:
-    """Whether somebody may have this file open for writing. `fd` is open for reading only."""
+    """Return True if a process may have this file open for writing. `fd` is open for reading only."""
     return _lend(fd) is not True
 
 
 class Writers:
-    """Who writes to files, looked up once for a batch of them."""
+    """The writers of files, looked up once for a batch."""
 
     def __init__(self) -> None:
         self._seen: set[int] | None = None
 
     def has(self, folder_fd: int, name: bytes) -> bool:
-        """Whether anybody has this file open for writing; what is not a file, nobody has."""
+        """Return True if a process has this file open for writing; False for anything that is not a file."""
         try:
             found = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
         except OSError:
@@ -54,20 +55,20 @@ class Writers:
         return not lent if lent is not None else found.st_ino in self._all()
 
     def _all(self) -> set[int]:
-        """Where the kernel cannot be asked about one file."""
+        """Return all files open for writing; for when the kernel cannot be asked about a single file."""
         if self._seen is None:
             self._seen = {ino for pid in _processes() for ino in (*_open_for_writing(pid), *_mappings(pid))}
         return self._seen
 
 
 def named(ino: int) -> str:
-    """Who has a file open for writing, for people."""
+    """Return who has a file open for writing, for people."""
     found = sorted(pid for pid in _processes() if ino in _open_for_writing(pid) or ino in _mappings(pid))
     return " and ".join(f"{_command(pid)} (process {pid})" for pid in found) or _ANOTHER
 
 
 def mapped(inos: Collection[int]) -> set[int]:
-    """Which of these files a program can write to in its memory. Only its first write there moves a time."""
+    """Return which of these files a program has mapped for writing. Only its first write there changes a time."""
     found: set[int] = set()
     for pid in _processes() if inos else ():
         found.update(ino for ino in _mappings(pid) if ino in inos)
@@ -75,12 +76,12 @@ def mapped(inos: Collection[int]) -> set[int]:
 
 
 def _lend(fd: int) -> bool | None:
-    """Whether the kernel lends a file, and so nobody can write to it; None where it cannot be asked."""
+    """Return True if the kernel grants a read lease: no one can write to the file. None if it cannot be asked."""
     if not hasattr(fcntl, "F_SETLEASE"):
         return None
     try:
-        # Whoever opens it in this very moment waits until we are done, and the kernel tells us by a signal.
-        # This one does nothing unless somebody asked for it; the usual one would end us.
+        # A process that opens it at this very moment waits until we are done, and the kernel sends us a signal.
+        # This one is ignored by default; the usual one would end us.
         fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
@@ -90,7 +91,7 @@ def _lend(fd: int) -> bool | None:
 
 
 def _processes() -> Iterator[int]:
-    """Those of other users do not show what they have open."""
+    """Yield all processes. Those of other users do not show what they have open."""
     try:
         yield from (int(name) for name in os.listdir(_PROC) if name.isdigit())
     except OSError:
@@ -100,9 +101,9 @@ def _processes() -> Iterator[int]:
 def _open_for_writing(pid: int) -> Iterator[int]:
     folder = f"{_PROC}/{pid}/fdinfo"
     for name in _listed(folder):
-        told = dict(line.split(b":", 1) for line in _read(f"{folder}/{name}").splitlines() if b":" in line)
-        if int(told.get(b"flags", b"0"), 8) & _WRITING:
-            yield int(told.get(b"ino", b"0")) or _number(f"{_PROC}/{pid}/fd/{name}")
+        fields = dict(line.split(b":", 1) for line in _read(f"{folder}/{name}").splitlines() if b":" in line)
+        if int(fields.get(b"flags", b"0"), 8) & _WRITING:
+            yield int(fields.get(b"ino", b"0")) or _number(f"{_PROC}/{pid}/fd/{name}")
 
 
 def _mappings(pid: int) -> Iterator[int]:
@@ -117,7 +118,7 @@ def _command(pid: int) -> str:
 
 
 def _number(path: str) -> int:
-    """For a kernel that does not tell it besides."""
+    """Return the inode, for a kernel whose fdinfo does not contain it."""
     try:
         return os.stat(path).st_ino
     except OSError:

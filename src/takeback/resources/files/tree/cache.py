@@ -1,6 +1,6 @@
-"""What was known of the tree when it was last looked at, kept so that the next look is cheap.
+"""A cache of what was known about the tree when it was last looked at, so that the next look is cheap.
 
-A cache and nothing more: where it is missing, damaged or of another format, every file is read again.
+If it is missing, damaged or in another format, every file is read again.
 """
 
 from __future__ import annotations

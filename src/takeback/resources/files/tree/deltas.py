@@ -1,11 +1,11 @@
-"""States of a tree as they are stored: most as what differs from a whole one, since most checkpoints change little.
+"""Stored states of a tree: most as a difference from a whole one, because most checkpoints change little.
 
     delta = [2, entry of a whole tree's root, {path: entry or nil, …}]
 
-sorted by path; nil says that there is nothing any more. A folder's entry stands for the folder itself and names no
+sorted by path; nil says that nothing is there any more. A folder's entry stands for the folder itself and names no
 node. A delta holds all that differs from its whole tree, so reading a state never follows a chain; and the same
 state over the same whole tree has the same name. It needs the nodes of the whole tree, but neither its name nor the
-contents that it replaces: those can be let go.
+contents that it replaces: those can be removed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from takeback.resources.files.tree import tree as trees
 from takeback.resources.files.tree.tree import DELTA, Difference, Get, Put, TreeFolder, entry_in, same
 
 ENTRIES_MAX = 8192
-"""When the deltas over one whole tree have so many entries together, the next state is stored whole."""
+"""When the deltas over one whole tree have this many entries together, the next state is stored whole."""
 
 Before = dict[bytes, FileEntry | None]
 """For each path that was touched, what was there first."""
@@ -33,14 +33,14 @@ _decode = msgspec.msgpack.Decoder(tuple[int, FileEntry, dict[bytes, FileEntry | 
 
 
 class Deltas(msgspec.Struct, array_like=True):
-    """The root of the last tree that was stored whole, and what differs from it: the old and the new of each path."""
+    """The root of the last tree that was stored whole, and what differs from it: old and new entry of each path."""
 
     whole: FileEntry | None = None
     changed: dict[bytes, tuple[FileEntry | None, FileEntry | None]] = {}
     written: int = 0
 
     def store(self, root: TreeFolder, touched: Mapping[bytes, FileEntry | None], put: Put) -> bytes:
-        """Store a tree and return the name of this state. `touched` is what was there at the last call."""
+        """Store a tree, and return the name of this state. `touched` is what was there at the last call."""
         if self.whole is not None:
             self._take(root, touched)
         if self.whole is None or self.written > ENTRIES_MAX:
@@ -82,7 +82,7 @@ class StoredTree:
         return trees.lookup(self.whole, path, self._get)
 
     def folder(self, path: bytes) -> dict[bytes, FileEntry]:
-        """What was in a folder."""
+        """Return the entries of a folder."""
         then = trees.lookup(self.whole, path, self._get)
         found = trees.read_node(then.content, self._get) if then is not None and then.kind == FOLDER else {}
         for changed, entry in self.changed.items():
@@ -95,12 +95,12 @@ class StoredTree:
 
 
 def lookup(name: bytes, path: bytes, get: Get) -> FileEntry | None:
-    """One path of a stored state."""
+    """Return one path of a stored state."""
     return StoredTree(name, get).entry(path)
 
 
 def diff(before: bytes, after: bytes, get: Get) -> Iterator[Difference]:
-    """Every path that differs between two stored states, with its entry in each."""
+    """Yield every path that differs between two stored states, with its entry in each."""
     if before == after:
         return
     old, new = StoredTree(before, get), StoredTree(after, get)
@@ -114,10 +114,30 @@ def diff(before: bytes, after: bytes, get: Get) -> Iterator[Difference]:
             yield path, was, now
 
 
-def reach(names: Iterable[bytes], get: Get, contents: Contents) -> set[bytes]:
-    """Every blob that these states need: no content that all of them have replaced.
+def files(names: Iterable[bytes], get: Get) -> Iterator[tuple[bytes, FileEntry]]:
+    """Yield what these states have at every path that is not a folder; some of it more than once."""
+    replaced: dict[bytes, AbstractSet[bytes]] = {}
+    for name in names:
+        try:
+            state = StoredTree(name, get)
+        except ContentGone:
+            continue
+        for path, entry in state.changed.items():
+            if entry is not None and entry.kind != FOLDER:
+                yield path, entry
+        node = state.whole.content
+        replaced[node] = state.changed.keys() & replaced.get(node, state.changed.keys())
+    seen: set[tuple[bytes, bytes]] = set()
+    for node, paths in replaced.items():
+        yield from (found for found in trees.files(node, get, seen) if found[0] not in paths)
 
-    The first state must be whole. Of another one, an earlier clean-up that was cut short may have let go of a part.
+
+def reach(
+    names: Iterable[bytes], get: Get, contents: Contents, gone: AbstractSet[bytes] = frozenset()
+) -> set[bytes]:
+    """Return every blob that these states need, without the content `gone` and what all of them have replaced.
+
+    The first state must be complete. An interrupted clean-up may have removed part of an earlier one.
     """
     live: set[bytes] = set()
     replaced: dict[bytes, AbstractSet[bytes]] = {}
@@ -126,12 +146,12 @@ def reach(names: Iterable[bytes], get: Get, contents: Contents) -> set[bytes]:
             state = StoredTree(name, get)
             live.add(name)
             for entry in state.changed.values():
-                trees.reach_content(entry, contents, live)
+                trees.reach_content(entry, contents, live, gone)
             node = state.whole.content
             replaced[node] = state.changed.keys() & replaced.get(node, state.changed.keys())
-    # What is followed in part counts as followed only at the end: another tree may need all of it.
+    # A node that is followed only in part counts as followed only at the end: another tree may need all of it.
     nodes: set[bytes] = set()
     for number, (node, paths) in enumerate(replaced.items()):
         with suppress(*(ContentGone,) if number else ()):
-            nodes |= trees.reach_around(node, paths, get, contents, live)
+            nodes |= trees.reach_around(node, paths, get, contents, live, gone)
     return live | nodes

@@ -15,7 +15,7 @@ from takeback.resources.files.tree.tree import Difference, TreeFolder, TreeRow, 
 
 
 class Edits:
-    """Every change to a tree goes through here."""
+    """All changes to a tree."""
 
     def __init__(self, root: TreeFolder, before: Before) -> None:
         self.root = root
@@ -35,22 +35,22 @@ class Edits:
             self.linked.add(path)
 
     def put_folder(self, folder: TreeFolder, path: bytes, new: TreeFolder) -> None:
-        """A folder that was not known; whatever had its name is gone."""
+        """Add a folder that was unknown; whatever had its name is gone."""
         self.drop(folder, path)
         self.before.setdefault(path, None)
         self._stale(folder, path)
         folder.folders[split(path)[1]] = new
 
     def describe(self, folder: TreeFolder, path: bytes, entry: FileEntry, key: StatKey | None) -> None:
-        """The folder's own mode, owner, times and attributes."""
+        """Set the folder's own mode, owner, times and attributes."""
         if entry != folder.entry:
             self.before.setdefault(path, folder.entry)
-            # A folder's own entry stands in the node of the one above it.
+            # A folder's own entry is in the node of the folder above it.
             self.root.dirty(split(path)[0])
         folder.entry, folder.key = entry, key
 
     def drop(self, folder: TreeFolder, path: bytes) -> None:
-        """This path is not there any more, nor anything below it."""
+        """Remove this path, and everything below it."""
         name = split(path)[1]
         if name in folder.files or name in folder.folders:
             self._stale(folder, path)
@@ -63,13 +63,13 @@ class Edits:
                     self.before.setdefault(join(here, child), child_row.entry)
 
     def _stale(self, folder: TreeFolder, path: bytes) -> None:
-        """The node of this folder, in which `path` is, and those above it must be made anew."""
+        """Mark the node of this folder, which contains `path`, and those above it as outdated."""
         if folder.node:
-            # One that is stale already has only stale ones above it.
+            # Above an outdated node there are only outdated ones.
             self.root.dirty(split(path)[0])
 
     def group_links(self, linked: Iterable[bytes]) -> set[bytes]:
-        """Give paths that are one file the same group; returns the paths that have other names."""
+        """Give paths that are one file the same group. Return the paths that have other names."""
         members: dict[tuple[int, int], list[bytes]] = {}
         for path, row in self._rows(linked):
             if row.key and row.key.nlink > 1:
@@ -91,7 +91,7 @@ class Edits:
 
 
 def other_names(root: TreeFolder, paths: set[bytes]) -> dict[bytes, set[bytes]]:
-    """Known paths that have become other names of these files, by folder. A watcher does not tell."""
+    """Return known paths that have become other names of these files, by folder. A watcher does not report that."""
     rows = [row_in(root, path) for path in paths]
     wanted = {(row.key.dev, row.key.ino) for row in rows if row and row.key}
     found: dict[bytes, set[bytes]] = {}
@@ -109,7 +109,7 @@ def row_in(root: TreeFolder, path: bytes) -> TreeRow | None:
 
 
 def differences(root: TreeFolder, before: Before) -> Iterator[Difference]:
-    """The paths that are not as they were before."""
+    """Yield the paths that are not as they were before."""
     for path, old in before.items():
         new = entry_in(root, path)
         if not same(old, new):
@@ -117,7 +117,7 @@ def differences(root: TreeFolder, before: Before) -> Iterator[Difference]:
 
 
 def all_linked(root: TreeFolder) -> set[bytes]:
-    """Paths of files that have more than one name."""
+    """Return the paths of files that have more than one name."""
     return {
         join(path, name)
         for path, folder in root.walk()

@@ -3,7 +3,7 @@
 Each folder is a node: the list of its entries, sorted by name, stored under the digest of its bytes. A folder's
 entry in its parent holds that digest, so the digest of the top node names the whole tree, two trees differ only
 where digests differ, and one changed file costs the nodes on its way to the top. The node of a large folder is
-split into pieces at names whose hash says so; one change then costs one piece and the list of pieces.
+split into pieces at names chosen by their hash; one change then costs one piece and the list of pieces.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from zlib import crc32
 
 import msgspec
 
-from takeback.errors import CorruptionError, FormatTooNew
+from takeback.errors import ContentGone, CorruptionError, FormatTooNew
 from takeback.ports.content import Contents
 from takeback.resources.files.entry import FILE, FOLDER, FileEntry, StatKey, join
 
@@ -42,7 +43,7 @@ class TreeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class TreeFolder(msgspec.Struct, array_like=True):
-    """A folder and all below it. `node` is the digest of its own node, or empty where it must be made anew."""
+    """A folder and all below it. `node` is the digest of its own node, or empty if it is outdated."""
 
     entry: FileEntry
     key: StatKey | None
@@ -54,7 +55,7 @@ class TreeFolder(msgspec.Struct, array_like=True):
         return self.files.keys() | self.folders.keys()
 
     def find(self, path: bytes) -> TreeFolder | None:
-        """The folder at this path below, if it is one."""
+        """Return the folder at this path below, if it is one."""
         folder = self
         try:
             for name in path.split(b"/") if path else ():
@@ -64,7 +65,7 @@ class TreeFolder(msgspec.Struct, array_like=True):
         return folder
 
     def dirty(self, path: bytes) -> TreeFolder:
-        """The folder at this path, with every node on the way marked to be made anew."""
+        """Return the folder at this path, marking every node on the way as outdated."""
         folder = self
         folder.node = b""
         for name in path.split(b"/") if path else ():
@@ -73,7 +74,7 @@ class TreeFolder(msgspec.Struct, array_like=True):
         return folder
 
     def walk(self, path: bytes = b"") -> Iterator[tuple[bytes, TreeFolder]]:
-        """This folder and every one below it."""
+        """Yield this folder and every one below it."""
         pending = [(path, self)]
         while pending:
             here, folder = pending.pop()
@@ -82,7 +83,7 @@ class TreeFolder(msgspec.Struct, array_like=True):
 
 
 def entry_in(root: TreeFolder, path: bytes) -> FileEntry | None:
-    """What a tree says of one path."""
+    """Return the entry of one path in a tree."""
     if not path:
         return root.entry
     above, _, name = path.rpartition(b"/")
@@ -100,7 +101,7 @@ _fan = msgspec.msgpack.Decoder(tuple[int, list[tuple[bytes, bytes]]]).decode
 
 
 def store(root: TreeFolder, put: Put) -> bytes:
-    """Store a tree and return its name."""
+    """Store a tree, and return its name."""
     return put_top(store_nodes(root, put), put)
 
 
@@ -118,7 +119,7 @@ def put_top(top: FileEntry, put: Put) -> bytes:
 
 
 def _stale(root: TreeFolder) -> Iterator[tuple[bytes, TreeFolder]]:
-    """Folders whose node must be made anew, each before those below it."""
+    """Yield folders whose node is outdated, each before those below it."""
     pending = [(b"", root)]
     while pending:
         path, folder = pending.pop()
@@ -141,7 +142,7 @@ def _store_node(folder: TreeFolder, put: Put) -> bytes:
 
 
 def _pieces(items: list[tuple[bytes, FileEntry]]) -> Iterator[list[tuple[bytes, FileEntry]]]:
-    """Cut where a name's hash says so: a name that comes or goes moves no other cut."""
+    """Split at names chosen by their hash: adding or removing a name moves no other cut."""
     start = 0
     for index, (name, _) in enumerate(items):
         if index > start and crc32(name) % PIECE_ENTRIES == 0:
@@ -151,24 +152,24 @@ def _pieces(items: list[tuple[bytes, FileEntry]]) -> Iterator[list[tuple[bytes, 
 
 
 def kind_of_node(data: bytes) -> int:
-    """What stored bytes are. Raises FormatTooNew for what this version would misread."""
+    """Return what stored bytes are. Raise FormatTooNew for what this version would misread."""
     # The first byte is the array's head, the second says which kind of node it is.
     kind = data[1] if len(data) > 1 else _LEAF
     if DELTA < kind <= _KIND_MAX:
         raise FormatTooNew(
-            f"a stored tree is of kind {kind}; this Takeback reads up to {DELTA}",
+            f"a stored tree has format {kind}; this Takeback reads up to {DELTA}",
             hint="use the newer Takeback that wrote it; nothing was changed",
         )
     return kind
 
 
 def read_node(name: bytes, get: Get) -> dict[bytes, FileEntry]:
-    """The entries of one stored folder."""
+    """Return the entries of one stored folder."""
     return _open_node(name, get)[1]
 
 
 def _open_node(name: bytes, get: Get) -> tuple[list[bytes], dict[bytes, FileEntry]]:
-    """The pieces and the entries of one stored folder."""
+    """Return the pieces and the entries of one stored folder."""
     data = get(name)
     try:
         if kind_of_node(data) == _LEAF:
@@ -184,7 +185,7 @@ def top_entry(tree: bytes, get: Get) -> FileEntry:
 
 
 def load(tree: bytes, get: Get) -> TreeFolder:
-    """A stored tree, whole, without keys: every file will be looked at again."""
+    """Return a whole stored tree without keys: every file will be looked at again."""
     root = TreeFolder(top_entry(tree, get), None)
     pending = [root]
     while pending:
@@ -200,7 +201,7 @@ def load(tree: bytes, get: Get) -> TreeFolder:
 
 
 def lookup(top: FileEntry, path: bytes, get: Get) -> FileEntry | None:
-    """One path of a stored tree, given by the entry of its root."""
+    """Return one path of a stored tree, given by the entry of its root."""
     entry: FileEntry | None = top
     for name in path.split(b"/") if path else ():
         if entry is None or entry.kind != FOLDER:
@@ -213,7 +214,7 @@ Difference = tuple[bytes, FileEntry | None, FileEntry | None]
 
 
 def diff(before: FileEntry, after: FileEntry, get: Get) -> Iterator[Difference]:
-    """Every path that differs between two stored trees, given by their roots, with its entry in each."""
+    """Yield every path that differs between two stored trees, given by their roots, with its entry in each."""
     pending: list[Difference] = [(b"", before, after)]
     while pending:
         path, old, new = pending.pop()
@@ -240,8 +241,31 @@ def same(old: FileEntry | None, new: FileEntry | None) -> bool:
     return old == new
 
 
-def reach(node: bytes, get: Get, contents: Contents, live: set[bytes]) -> None:
-    """Add every blob that a stored folder needs. What is in `live` already has been followed."""
+def files(node: bytes, get: Get, seen: set[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, FileEntry]]:
+    """Yield every path below a stored folder that is not a folder. A folder in `seen` is not followed again."""
+    pending = [(b"", node)]
+    while pending:
+        path, name = pending.pop()
+        if (path, name) in seen:
+            continue
+        seen.add((path, name))
+        entries: dict[bytes, FileEntry] = {}
+        with suppress(ContentGone):  # an interrupted clean-up has removed it
+            entries = read_node(name, get)
+        for child, entry in entries.items():
+            if entry.kind == FOLDER:
+                pending.append((join(path, child), entry.content))
+            else:
+                yield join(path, child), entry
+
+
+def reach(
+    node: bytes, get: Get, contents: Contents, live: set[bytes], gone: AbstractSet[bytes] = frozenset()
+) -> None:
+    """Add every blob that a stored folder needs, without the content `gone`.
+
+    What is already in `live` has been followed.
+    """
     pending = [node]
     while pending:
         name = pending.pop()
@@ -254,20 +278,25 @@ def reach(node: bytes, get: Get, contents: Contents, live: set[bytes]) -> None:
             if entry.kind == FOLDER:
                 pending.append(entry.content)
             else:
-                reach_content(entry, contents, live)
+                reach_content(entry, contents, live, gone)
 
 
 def reach_around(
-    node: bytes, left_out: AbstractSet[bytes], get: Get, contents: Contents, live: set[bytes]
+    node: bytes,
+    left_out: AbstractSet[bytes],
+    get: Get,
+    contents: Contents,
+    live: set[bytes],
+    gone: AbstractSet[bytes],
 ) -> set[bytes]:
-    """As `reach`, but without the content of some paths. Returns the nodes that were not followed in full."""
+    """Do the same as `reach`, without the content of some paths. Return the nodes that were not followed in full."""
     above = {path[: cut.start()] for path in left_out for cut in _CUT.finditer(path)} | {b""}
     nodes: set[bytes] = set()
     pending = [(b"", node)]
     while pending:
         path, name = pending.pop()
         if path not in above:
-            reach(name, get, contents, live)
+            reach(name, get, contents, live, gone)
             continue
         pieces, entries = _open_node(name, get)
         nodes.update(pieces, (name,))
@@ -275,10 +304,14 @@ def reach_around(
             if entry.kind == FOLDER:
                 pending.append((join(path, child), entry.content))
             elif join(path, child) not in left_out:
-                reach_content(entry, contents, live)
+                reach_content(entry, contents, live, gone)
     return nodes
 
 
-def reach_content(entry: FileEntry | None, contents: Contents, live: set[bytes]) -> None:
-    if entry is not None and entry.kind == FILE and entry.content[:32] not in live:
+def reach_content(
+    entry: FileEntry | None, contents: Contents, live: set[bytes], gone: AbstractSet[bytes] = frozenset()
+) -> None:
+    if entry is None or entry.kind != FILE or entry.content in gone:
+        return
+    if entry.content[:32] not in live:
         live.update(contents.blobs(entry.content, entry.size))

@@ -1,4 +1,4 @@
-"""The entries of an index (versions 2 to 4): what is staged, without when it was last looked at."""
+"""The entries of an index (versions 2 to 4): what is staged, without git's cached file stats."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ HASH_BYTES = {"sha1": 20, "sha256": 32}
 
 
 class Staged(msgspec.Struct, frozen=True, gc=False):
-    """One entry. `flags` are its stage and what a person said about it: to be added, skipped, taken as unchanged."""
+    """One entry. `flags` are its stage and the user's marks: intent to add, skip-worktree, assume-unchanged."""
 
     name: bytes
     mode: int
     object: str
     flags: int
     stat: bytes = b""
-    """What git remembers of the file on disk; no part of what is staged."""
+    """What git remembers about the file on disk; not part of what is staged."""
 
 
 class NotAnIndex(ValueError):
@@ -32,22 +32,22 @@ class NotAnIndex(ValueError):
 
 
 class GitIndex(msgspec.Struct, frozen=True):
-    """Every entry, in the order of the file; the trees that hold them; whether another file is needed too."""
+    """All entries in file order, the trees that contain them, and whether another file is needed."""
 
     entries: list[Staged]
     trees: set[str]
     split: bool
     needs_more: bool = False
-    """Whether it has an extension without which it cannot be read; their names begin in lower case."""
+    """Whether it has an extension that is required to read it; the names of such extensions begin in lower case."""
 
 
 def read(data: bytes, hash_name: str) -> GitIndex:
-    """What an index says; NotAnIndex where it cannot be read."""
+    """Return the content of an index. Raise NotAnIndex if it cannot be read."""
     if data[:4] != b"DIRC" or len(data) < 12:
-        raise NotAnIndex("it does not begin as an index does")
+        raise NotAnIndex("it does not begin like an index")
     version, count = struct.unpack(">LL", data[4:12])
     if version not in (2, 3, 4):
-        raise NotAnIndex(f"version {version} is not known")
+        raise NotAnIndex(f"version {version} is unknown")
     hash_bytes = HASH_BYTES.get(hash_name, 20)
     try:
         found, at = _entries(data, version, count, hash_bytes)
@@ -94,7 +94,10 @@ def _entries(data: bytes, version: int, count: int, hash_bytes: int) -> tuple[li
 
 
 def _trees(data: bytes, hash_bytes: int) -> set[str]:
-    """For each folder its name, the number of its entries (or -1) and of its folders, and its tree."""
+    """Return the trees.
+
+    The data has for each folder its name, the numbers of entries (or -1) and folders, and its tree.
+    """
     found = set()
     at = 0
     while at < len(data):
@@ -107,7 +110,7 @@ def _trees(data: bytes, hash_bytes: int) -> set[str]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number of the kind that packs have for offsets: seven bits in each byte, the first one highest."""
+    """Return a number in the format of pack offsets (seven bits per byte, highest first), and where it ends."""
     byte = data[at]
     value = byte & 0x7F
     while byte & 0x80:
@@ -118,7 +121,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def digest(data: bytes, hash_name: str) -> str:
-    """A name for what is staged: the same for two files that differ only in what git remembers of the disk.
+    """Return a name for what is staged, equal for two indexes that differ only in git's cached file stats.
 
     An index that is split over two files, or cannot be read, is named by its bytes.
     """

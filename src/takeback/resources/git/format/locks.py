@@ -1,7 +1,7 @@
 """Writing into a repository as git does: under `NAME.lock`, compared once more, renamed over the old file.
 
-A lock is made as a hard link to a file of ours, so that after a crash it is known by its inode: the next attempt
-removes its own locks, and never another's.
+A lock is created as a hard link to a file of ours, so that it is recognised by its inode after a crash: the next
+attempt removes its own locks, and never those of another process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Locked(BackendError):
 
 
 class GitLock:
-    """One `NAME.lock` that is ours."""
+    """One `NAME.lock` of ours."""
 
     def __init__(self, folder: bytes, path: bytes) -> None:
         self.path = path
@@ -45,7 +45,7 @@ class GitLock:
         self._fd = -1
 
     def take(self) -> None:
-        """Wait for a short while if somebody else has it."""
+        """Take the lock. Wait a short while if another process has it; then raise Locked."""
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         self._fd = os.open(self._own, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         deadline = time.monotonic() + WAIT_S
@@ -63,14 +63,14 @@ class GitLock:
                     ) from None
                 time.sleep(POLL_S)
             except FileNotFoundError:
-                # Git removes folders of refs that are empty.
+                # Git removes empty folders of refs.
                 os.makedirs(os.path.dirname(self.path), exist_ok=True)
             except OSError:
                 self.drop()
                 raise
 
     def replace(self, data: bytes, mode: int = 0, mtime_ns: int = 0) -> None:
-        """Put this content in place of the file; the lock is free afterwards."""
+        """Replace the file by this content, and release the lock."""
         _fill(self._fd, data, mode or _mode(self.path), mtime_ns)
         crash_points.reach(WRITTEN)
         remove_empty(self.path)
@@ -79,7 +79,7 @@ class GitLock:
         self.drop()
 
     def put_beside(self, path: bytes, data: bytes, mode: int) -> None:
-        """Put this content in place of another file, which this lock guards as well. The lock stays."""
+        """Replace another file that this lock also guards by this content. The lock stays."""
         os.makedirs(os.path.dirname(path), exist_ok=True)
         new = self._own + b"-beside"
         fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -91,7 +91,7 @@ class GitLock:
         os.rename(new, path)
 
     def drop(self) -> None:
-        """Let go, whatever was done."""
+        """Release the lock, whatever was done."""
         if self._fd < 0:
             return
         inode = os.fstat(self._fd).st_ino
@@ -119,7 +119,7 @@ def _fill(fd: int, data: bytes, mode: int, mtime_ns: int) -> None:
 
 
 def _mode(path: bytes) -> int:
-    """The mode of what is there now: in a repository that is shared, others may write."""
+    """Return the present mode: in a shared repository, others may write."""
     try:
         return stat.S_IMODE(os.lstat(path).st_mode)
     except OSError:
@@ -138,7 +138,7 @@ def held(folder: bytes, path: bytes) -> Iterator[GitLock]:
 
 
 def free(folder: bytes, paths: Iterable[bytes]) -> int:
-    """Remove the locks of these files that an earlier attempt of ours left behind; gives how many there were."""
+    """Remove locks on these files that an earlier attempt of ours left behind. Return how many there were."""
     try:
         names = [name for name in os.listdir(folder) if name.startswith(OWN)]
     except OSError:
@@ -160,7 +160,7 @@ def free(folder: bytes, paths: Iterable[bytes]) -> int:
 
 
 def clear(folder: bytes) -> None:
-    """Remove folders of ours: what was put aside is not needed when all swaps are done."""
+    """Remove our own folders: what was set aside is no longer needed once all swaps are done."""
     try:
         names = [name for name in os.listdir(folder) if name.startswith(OWN)]
     except OSError:
@@ -170,7 +170,7 @@ def clear(folder: bytes) -> None:
 
 
 def remove_empty(path: bytes) -> None:
-    """Remove a folder in which there are only empty folders, where a file is to be."""
+    """Remove a folder that contains only empty folders, where a file should be."""
     if not os.path.isdir(path) or os.path.islink(path):
         return
     for folder, _, _ in os.walk(path, topdown=False):

@@ -1,4 +1,4 @@
-"""Which objects a version needs."""
+"""The objects that a version needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GITLINK = 0o160000
 def objects_of(
     name: bytes, version: Version, where: RepositoryLocation, contents: Contents
 ) -> tuple[bytes, set[str]]:
-    """The repository that has the objects of this version, and which they are."""
+    """Return the repository that has the objects of this version, and their names."""
     kind = entry.kind_of(version)
     if kind == entry.REF:
         value = entry.value_of(version)
@@ -43,7 +43,7 @@ def objects_of(
 
 
 def named_by(versions: Iterable[Version], prefix: bytes) -> list[str]:
-    """The objects that refs of one repository name, among these versions."""
+    """Return the objects that the refs of one repository name, among these versions."""
     some = [v for v in versions if entry.kind_of(v) == entry.REF and owner(entry.prefix_of(v)) == prefix]
     return [value for value in map(entry.value_of, some) if refs.is_object(value)]
 

@@ -1,4 +1,4 @@
-"""Which objects packs have, by their indexes. Names are read by their first byte, for most looks ask for few."""
+"""The objects in packs, read from the pack indexes. Names are read by first byte, because most lookups need few."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ FANS = tuple(f"{number:02x}" for number in range(_FANS))
 
 
 def stems(folder: Iterable[str]) -> set[str]:
-    """The packs in a folder with these files: one without its index, or an index without its pack, is none."""
+    """Return the packs among these files. A pack without its index, or an index without its pack, does not count."""
     files = set(folder)
     return {name[:-4] for name in files if name.endswith(".idx") and f"{name[:-4]}.pack" in files}
 
 
 def hash_bytes(stem: str) -> int:
-    """How long the names of objects are; a pack is named by the same algorithm."""
+    """Return the length of object names; a pack is named by the same algorithm."""
     found = _NAMED.fullmatch(stem)
     return 32 if found and len(found[1]) == 64 else 20
 
 
 class Packs:
-    """Some packs of one folder, open."""
+    """Some open packs of one folder."""
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
         self._open: list[_Index] = []
@@ -38,7 +38,7 @@ class Packs:
             try:
                 self._open.append(_Index(folder / f"{stem}.idx", hash_bytes(stem)))
             except (FileNotFoundError, PermissionError):
-                # Packed anew just now, or closed: nobody could read it either.
+                # Just repacked, or not readable for us: git could not read it either.
                 continue
 
     def __enter__(self) -> Self:
@@ -51,7 +51,7 @@ class Packs:
             os.close(index.fd)
 
     def names(self, fan: int) -> set[bytes]:
-        """The objects whose names begin with this byte."""
+        """Return the objects whose names begin with this byte."""
         return {name for index in self._open for name in index.names(fan)}
 
 
@@ -66,10 +66,10 @@ class _Index:
 
     def names(self, fan: int) -> Iterable[bytes]:
         if len(self._ends) < _FANS:
-            # Cut off: it has no object that could be read.
+            # Truncated: it has no readable object.
             return ()
         first, end = (self._ends[fan - 1] if fan else 0), self._ends[fan]
-        # In the old kind the place of each object stands before its name.
+        # In the old format the offset of each object comes before its name.
         before = 0 if self._new else 4
         each = self._size + before
         data = os.pread(self.fd, max(0, end - first) * each, self._start + _FANS * 4 + first * each)

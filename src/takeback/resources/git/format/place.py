@@ -1,4 +1,4 @@
-"""Where the repository of a workspace lies: a folder, or a file that names one, inside the root or outside it."""
+"""Where the repository of a workspace is: a folder, or a file that names one, inside the root or outside it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import msgspec
 
 LINK = b".git"
-"""The name of the repository in the root, and of the target that is the file there, where it is a file."""
+"""The name of the repository in the root, and of the target for that file, if it is a file."""
 
 _FORMAT = re.compile(rb"(?im)^[ \t]*objectformat[ \t]*=[ \t]*\"?([A-Za-z0-9]+)")
 
@@ -19,17 +19,17 @@ class RepositoryLocation(msgspec.Struct, frozen=True):
     root: bytes
     folder: bytes
     linked: bool
-    """`.git` is a file: a linked worktree, a submodule, or a repository that lies elsewhere."""
+    """Whether `.git` is a file: a linked worktree, a submodule, or a repository located elsewhere."""
 
     def path(self, name: bytes) -> bytes:
-        """Where a file of the repository is."""
+        """Return the path of a file of the repository."""
         if name == LINK:
             return os.path.join(self.root, LINK)
         return os.path.join(self.folder, name)
 
 
 def find(root: bytes, last: bytes = b"") -> RepositoryLocation:
-    """The repository of this root. Where `.git` is gone, it is where it was last seen."""
+    """Return the repository of this root. If `.git` is gone, it is where it was last seen."""
     link = os.path.join(root, LINK)
     if os.path.islink(link):
         return RepositoryLocation(root, led_to(root, os.readlink(link)), linked=True)
@@ -44,7 +44,7 @@ def find(root: bytes, last: bytes = b"") -> RepositoryLocation:
 
 
 def gitdir(root: bytes, text: bytes) -> bytes:
-    """Where a file `.git` with this text leads; nothing where it leads nowhere."""
+    """Return where a file `.git` with this text leads; empty if nowhere."""
     return led_to(root, text[len(b"gitdir:") :].strip()) if text.startswith(b"gitdir:") else b""
 
 
@@ -53,7 +53,7 @@ def led_to(root: bytes, path: bytes) -> bytes:
 
 
 def common(folder: bytes) -> bytes:
-    """The folder that a linked worktree shares with its repository; any other is its own."""
+    """Return the folder that a linked worktree shares with its repository; for others, the folder itself."""
     try:
         with open(os.path.join(folder, b"commondir"), "rb") as file:
             return os.path.realpath(os.path.join(folder, file.read(4096).strip()))
@@ -62,7 +62,7 @@ def common(folder: bytes) -> bytes:
 
 
 def hash_name(folder: bytes) -> str:
-    """The algorithm that names the objects of this repository."""
+    """Return the algorithm that names the objects of this repository."""
     try:
         with open(os.path.join(folder, b"config"), "rb") as file:
             found = _FORMAT.search(file.read(1 << 20))

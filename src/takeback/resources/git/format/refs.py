@@ -1,4 +1,4 @@
-"""Refs as text: what a loose one says, what the packed ones say, and packed ones without some."""
+"""Refs as text: the content of loose and packed refs, and packed refs without some of them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _NULL = re.compile(r"0+")
 
 
 def is_object(value: str) -> bool:
-    """Whether this is the name of an object, and not of another ref."""
+    """Return True if this is the name of an object, and not of another ref."""
     return _NAME.fullmatch(value) is not None and _NULL.fullmatch(value) is None
 
 
 def objects_in(text: bytes) -> set[str]:
-    """Every object that a text names: a reflog, the file of an operation in progress."""
+    """Return every object that a text names: a reflog, or a file of an operation in progress."""
     return {name for found in _NAMES.findall(text) if is_object(name := found.decode())}
 
 
 def loose(data: bytes) -> str | None:
-    """The value of a loose ref; None where this is none."""
+    """Return the value of a loose ref; None if this is not one."""
     text = data.rstrip(b"\n").decode("utf-8", "surrogateescape")
     if text.startswith("ref:"):
         return f"ref: {text[4:].strip()}"
@@ -33,7 +33,7 @@ def as_loose(value: str) -> bytes:
 
 
 def packed(data: bytes) -> dict[bytes, str]:
-    """Every ref of a packed-refs file. Lines that begin with ^ or # are about others."""
+    """Return every ref in a packed-refs file. Lines that begin with ^ or # describe other lines."""
     found = {}
     for line in data.split(b"\n"):
         value, space, name = line.partition(b" ")
@@ -43,7 +43,7 @@ def packed(data: bytes) -> dict[bytes, str]:
 
 
 def without(data: bytes, names: Collection[bytes]) -> bytes:
-    """A packed-refs file without some refs, and without what is said about them."""
+    """Return a packed-refs file without some refs and the lines that describe them."""
     kept = []
     dropping = False
     for line in data.splitlines(keepends=True):

@@ -1,1 +1,1 @@
-"""Looking at a repository: what each of its files says now."""
+"""Looking at a repository: what each of its files contains now."""

@@ -1,4 +1,4 @@
-"""What the files of a repository say, put together to targets: all of them, or those of which a file was touched."""
+"""Composing targets from the files of a repository: all of them, or those with a touched file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STASH, _STASH_LOG, _OBJECTS = b"refs/stash", b"logs/refs/stash", b"objects"
 
 
 class GitFileRow(msgspec.Struct, array_like=True, gc=False):
-    """What one file says, and what it is for."""
+    """The content of one file, and its purpose."""
 
     area: str
     prefix: bytes
@@ -25,7 +25,7 @@ class GitFileRow(msgspec.Struct, array_like=True, gc=False):
 
 
 class Said(msgspec.Struct, array_like=True):
-    """What the files of a repository say, and how that is stored."""
+    """The content of a repository's files, and how it is stored."""
 
     rows: dict[bytes, GitFileRow]
     packed: dict[bytes, dict[bytes, Version]]
@@ -33,12 +33,12 @@ class Said(msgspec.Struct, array_like=True):
     parts: list[bytes]
 
 
-# The same thousands of names come again with each ref that moves.
+# The same thousands of names recur with each ref that moves.
 _text = lru_cache(maxsize=1 << 16)(text_of)
 
 
 def compose(said: Said, stores: dict[bytes, Version]) -> Targets:
-    """The targets that these files are: packed refs below loose ones, stashes and operations as one each."""
+    """Return the targets that these files form: packed refs below loose ones, a stash or operation as one target."""
     found = {prefix + _OBJECTS: version for prefix, version in stores.items()}
     for some in said.packed.values():
         found.update(some)
@@ -62,9 +62,9 @@ def compose(said: Said, stores: dict[bytes, Version]) -> Targets:
 def compose_again(
     targets: Targets, said: Said, stores: dict[bytes, Version], touched: Iterable[scan.RepositoryFile]
 ) -> Targets:
-    """Bring `targets` up to date with these files, which were read again or are gone.
+    """Update `targets` for these files, which were read again or are gone.
 
-    Gives the targets that are other than they were, ABSENT where they are gone.
+    Return the changed targets, ABSENT if they are gone.
     """
     found: dict[bytes, Version] = {}
     operations: dict[bytes, dict[bytes, Version]] = {}
@@ -95,7 +95,7 @@ def _apply(targets: Targets, found: Targets) -> Targets:
 
 
 def _at(said: Said, stores: dict[bytes, Version], name: bytes, prefix: bytes) -> Version:
-    """What one file says; else a packed ref of that name, or the objects that are kept there."""
+    """Return the content of one file; otherwise the packed ref with that name, or the objects stored there."""
     row = said.rows.get(name)
     if row is not None and row.area not in (scan.PACKED, scan.OPERATION):
         return row.version
@@ -106,7 +106,7 @@ def _at(said: Said, stores: dict[bytes, Version], name: bytes, prefix: bytes) ->
 
 
 def _stash(top: Version, text: Version) -> tuple[Version, Version]:
-    """The stash and its log as the targets that they are: one, unless somebody made something else of them."""
+    """Return the stash and its log as targets: normally a single one."""
     log = text if entry.kind_of(text) == entry.LOG else None
     if entry.kind_of(top) == entry.REF:
         top = entry.stash(entry.value_of(top), log)

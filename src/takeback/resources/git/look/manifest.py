@@ -1,6 +1,6 @@
 """Every target of a repository by name, stored so that a small change costs little.
 
-The targets are dealt out to parts by a checksum of their names. A part is a blob; the manifest lists the parts.
+The targets are distributed over parts by a checksum of their names. A part is a blob; the manifest lists the parts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _encoder = msgspec.msgpack.Encoder(order="sorted")
 
 
 class Manifest:
-    """The targets of one moment, as they are stored."""
+    """The targets at one moment, as stored."""
 
     def __init__(self, name: bytes, parts: list[bytes]) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class Manifest:
         except msgspec.DecodeError as error:
             raise CorruptionError(f"{name.hex()} is not a picture of a repository") from error
         if number != FORMAT:
-            raise CorruptionError(f"{name.hex()} is of format {number}, which this version does not know")
+            raise CorruptionError(f"{name.hex()} has format {number}, which this version does not support")
         return cls(name, parts)
 
     def targets(self, get: Get) -> Iterator[tuple[str, Version]]:
@@ -51,7 +51,7 @@ class Manifest:
 
 
 def store(targets: Mapping[str, Version], put: Put) -> Manifest:
-    """Keep these targets."""
+    """Store these targets."""
     dealt: list[Targets] = [{} for _ in range(_count(len(targets)))]
     for name, version in targets.items():
         dealt[_part(name, len(dealt))][name] = version
@@ -61,7 +61,7 @@ def store(targets: Mapping[str, Version], put: Put) -> Manifest:
 def store_again(
     targets: Mapping[str, Version], changed: Mapping[str, Version], last: Manifest, get: Get, put: Put
 ) -> Manifest:
-    """Keep targets that are those of the last time but for what changed, ABSENT where it is gone.
+    """Store targets that equal the last ones except for `changed`, which maps to ABSENT what is gone.
 
     Only the parts with a change are read and written; the result is the same as that of `store`.
     """
@@ -86,11 +86,11 @@ def _part_of(data: bytes) -> Targets:
     try:
         return _targets.decode(data)
     except msgspec.DecodeError as error:
-        raise CorruptionError("a part of a picture of a repository cannot be read") from error
+        raise CorruptionError("a stored part of the state of a repository cannot be read") from error
 
 
 def differences(before: Manifest, after: Manifest, get: Get) -> Iterator[tuple[str, Version, Version]]:
-    """Every target that differs, with its version in each."""
+    """Yield every target that differs, with its version in each."""
     if before.name == after.name:
         return
     pairs = [(before.parts, after.parts)]
@@ -121,5 +121,5 @@ def _part(name: str, count: int) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def _crc(name: str) -> int:
-    # The same thousands of names come again with each ref that moves.
+    # The same thousands of names recur with each ref that moves.
     return zlib.crc32(name.encode())

@@ -1,4 +1,4 @@
-"""What a repository looks like now: found by looking at each file again, and reading those that differ."""
+"""The present state of a repository: found by checking each file, and reading those that differ."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAGIC = b"takeback git index 2\n"
 
 
 class RepositoryCache(msgspec.Struct, array_like=True):
-    """What is known of a repository, kept for the next process. What it says is read only if it is needed."""
+    """What is known about a repository, kept for the next process. `said` is decoded only if needed."""
 
     folder: bytes
     linked: bool
@@ -55,7 +55,7 @@ class RepositoryObserver:
         generation: Callable[[], int],
         losses: Callable[[bytes], tuple[bytes, int]],
     ) -> None:
-        """`losses` keeps the objects of a repository; gives the names of those that it lost, and how many."""
+        """`losses` mirrors the objects of a repository, and returns the names of those that it lost, and how many."""
         self._root = os.fsencode(root)
         self._cache = cache
         self._blobs = blobs
@@ -70,7 +70,7 @@ class RepositoryObserver:
         self.stores: list[bytes] = []
         self.stated: list[str] = []
         self.read_files = 0
-        """How many files were read so far: for whoever wants to know what a look costs."""
+        """The number of files read so far, for measuring the cost of a look."""
 
     @property
     def place(self) -> RepositoryLocation:
@@ -102,12 +102,12 @@ class RepositoryObserver:
         return self.targets.get(text_of(name), ABSENT)
 
     def forget(self) -> None:
-        """Believe nothing: the next look reads everything."""
+        """Forget everything: the next look reads all files."""
         self._known = self._said = self._targets = None
         self._cache.unlink(missing_ok=True)
 
     def look(self) -> None:
-        """Look at every file, read what differs, and keep it."""
+        """Look at every file, read those that differ, and store the result."""
         if self._known is None:
             self._known, self._said, self._targets = self._load(), None, None
         generation = self._generation()
@@ -124,7 +124,7 @@ class RepositoryObserver:
                 return
         targets = self.targets
         touched = self._read_again(walk)
-        # Objects last: those of every ref that was read are there now.
+        # Objects last: then the objects of every ref that was read exist by now.
         stores = self._look_at_objects(last.stores if last else {})
         name = self._store(targets, touched, stores)
         alternates = any(
@@ -147,7 +147,7 @@ class RepositoryObserver:
     def _store(
         self, targets: Targets, touched: list[scan.RepositoryFile], stores: dict[bytes, Version]
     ) -> bytes:
-        """Keep the targets as they are now, those of which a file was touched anew; gives the name of all."""
+        """Store the present targets, recomposing those with a touched file. Return the name of the manifest."""
         said, last = self._what_is_said(), self._known
         if last is None:
             self._said, self._targets = said, composing.compose(said, stores)
@@ -166,7 +166,7 @@ class RepositoryObserver:
         try:
             return manifest.store_again(self.targets, changed, last, self._blobs.get, self._blobs.put)
         except CorruptionError:
-            # A part of the last one is gone or torn: nothing depends on it, for all is known here.
+            # A part of the last one is gone or torn. Nothing depends on it, because everything is known here.
             return manifest.store(self.targets, self._blobs.put)
 
     def _look_at_objects(self, known: dict[bytes, Version]) -> dict[bytes, Version]:
@@ -190,12 +190,12 @@ class RepositoryObserver:
         return walk
 
     def _read_again(self, walk: scan.Scan) -> list[scan.RepositoryFile]:
-        """Bring what is said up to date: without what is gone, with what was read again. Gives what was touched."""
+        """Update the known content: drop what is gone, add what was read again. Return the touched files."""
         said = self._what_is_said()
         touched: list[scan.RepositoryFile] = []
         for name in walk.gone:
             touched += _dropped(said, name)
-        # Packed refs last: one that is packed at this moment is in one of the two, whenever that happens.
+        # Packed refs last: a ref that is being packed right now is in one of the two at any time.
         for found in sorted(walk.unread, key=lambda f: f.area == scan.PACKED):
             folder, slash, last = found.name.rpartition(b"/")
             read = self._read(found)
@@ -214,16 +214,16 @@ class RepositoryObserver:
         return touched
 
     def _read(self, found: scan.RepositoryFile) -> tuple[Version, os.stat_result] | None:
-        """What a file says now; None where it is gone, or is no file."""
+        """Return the present content of a file; None if it is gone, or not a file."""
         self.read_files += 1
         try:
             return self.reader.read(found.name, found.area, found.prefix)
         except PermissionError:
-            self.stated.append(f".git/{text_of(found.name)}: closed to this user")
+            self.stated.append(f".git/{text_of(found.name)}: not readable for this user")
             return None
 
     def changed_at(self, name: bytes) -> int:
-        """When a target last changed, as far as the files of it tell."""
+        """Return when a target last changed, as far as its files show."""
         paths = [name, b"packed-refs", b"logs/" + name]
         times = []
         if entry.kind_of(self.version(name)) == entry.OBJECTS:
@@ -249,7 +249,7 @@ class RepositoryObserver:
         return cache_file.load(self._cache, MAGIC, _decoder)
 
     def remember(self) -> None:
-        """Keep what is known for the next process."""
+        """Save what is known for the next process."""
         if self._known is None or self._saved:
             return
         if self._said is not None:
@@ -259,7 +259,7 @@ class RepositoryObserver:
 
 
 def _dropped(said: Said, name: bytes) -> list[scan.RepositoryFile]:
-    """A file says nothing any more; of packed refs, each of them."""
+    """Forget the content of a file. Return what was touched, including each ref of a packed-refs file."""
     row = said.rows.pop(name, None)
     if row is None:
         return []
@@ -268,7 +268,7 @@ def _dropped(said: Said, name: bytes) -> list[scan.RepositoryFile]:
 
 
 def _repacked(said: Said, prefix: bytes, now: dict[bytes, Version]) -> list[scan.RepositoryFile]:
-    """Other refs are packed now; gives those that are not as they were."""
+    """Replace the packed refs. Return those that changed."""
     before = said.packed.pop(prefix, {})
     if now:
         said.packed[prefix] = now

@@ -19,7 +19,7 @@ NOTES = frozenset({b"COMMIT_EDITMSG", b"TAG_EDITMSG", b"ORIG_HEAD", b"FETCH_HEAD
 
 
 class Reader:
-    """Gives the version of what is at a place."""
+    """Returns the version of what is at a location."""
 
     def __init__(self, where: RepositoryLocation, contents: Contents) -> None:
         self.place = where
@@ -27,7 +27,7 @@ class Reader:
         self._packed: dict[bytes, tuple[scan.Key, dict[bytes, Version]]] = {}
 
     def read(self, name: bytes, area: str, prefix: bytes) -> tuple[Version, os.stat_result] | None:
-        """What a file says, and what it was when it was read; None where it is gone, or is no file."""
+        """Return the content of a file, and its stat when it was read; None if it is gone, or not a file."""
         found = self._read(name, area, prefix)
         if found is None or name != place.LINK:
             return found
@@ -71,7 +71,7 @@ class Reader:
         return entry.file(mode, content, size)
 
     def packed(self, prefix: bytes) -> dict[bytes, Version]:
-        """The packed refs of a repository; read again only if the file has changed."""
+        """Return the packed refs of a repository; read again only if the file has changed."""
         name = prefix + b"packed-refs"
         try:
             key = scan.key_of(os.lstat(self.place.path(name)))
@@ -83,7 +83,7 @@ class Reader:
         return self._packed[prefix][1]
 
     def target(self, name: bytes, like: Version) -> Version:
-        """A target as it is at this moment; `like` is any version of it that says what it is."""
+        """Return a target as it is now; `like` is any version of it, which says what kind it is."""
         kind = entry.kind_of(like)
         if kind == entry.REF:
             return self.ref(name, entry.prefix_of(like))
@@ -100,7 +100,7 @@ class Reader:
         return self._file(name, scan.PLAIN, b"")
 
     def ref(self, name: bytes, prefix: bytes) -> Version:
-        """A loose ref hides a packed one."""
+        """Return a ref. A loose ref hides a packed one."""
         return self._file(name, scan.REFS, prefix) or self.packed(prefix).get(name, ABSENT)
 
     def _file(self, name: bytes, area: str, prefix: bytes) -> Version:
@@ -121,6 +121,6 @@ class Reader:
 
 
 def owner(prefix: bytes) -> bytes:
-    """The repository that a worktree belongs to: its settings and its objects are there."""
+    """Return the repository that a worktree belongs to, which has its settings and its objects."""
     head, found, _ = prefix.rpartition(b"worktrees/")
     return head if found and prefix.count(b"/", len(head)) == 2 else prefix

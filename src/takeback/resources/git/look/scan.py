@@ -1,7 +1,7 @@
-"""Which files a repository is made of, apart from its objects, and which of them have to be read again.
+"""The files that make up a repository, except its objects, and which of them must be read again.
 
-Every file is looked at (inode, size, times); none is read here. Only logs are passed over by the folder: git writes
-to one under the lock of its ref, and making that lock changes the folder of the ref, or the one above it.
+Every file is checked by stat (inode, size, times); none is read here. Only logs are skipped by folder: git writes a
+log under the lock of its ref, and creating that lock changes the folder of the ref, or the one above it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from stat import S_ISDIR
 import msgspec
 
 Key = int
-"""What tells that a file was not touched since it was read: a hash of inode, size, mtime and ctime."""
+"""A hash of inode, size, mtime and ctime, which shows whether a file was touched since it was read."""
 Keys = dict[bytes, dict[bytes, Key]]
 """Every file, by its folder and its name there."""
 
 NEVER = 0
 RACY_NS = 20_000_000
-"""What was written less than this ago may be written again without its times telling."""
+"""A file written more recently than this may be written again with unchanged times."""
 
 HEAD, REFS, LOGS, INDEX, PACKED, OPERATION, PLAIN = "head", "refs", "logs", "index", "packed", "op", "plain"
 
 OPERATIONS = frozenset({b"rebase-merge", b"rebase-apply", b"sequencer"})
 OWN = b".takeback-"
-"""How our own files begin, while a rollback has some there."""
+"""The prefix of our own files, which exist only during a rollback."""
 
 _PASSING = frozenset({b"gc.pid", b"fsmonitor--daemon.ipc"})
 _STORES = {b"lfs": "files of Git LFS", b"annex": "files of git-annex"}
@@ -34,7 +34,7 @@ _AREAS = {b"HEAD": HEAD, b"index": INDEX, b"packed-refs": PACKED}
 
 
 class RepositoryFile(msgspec.Struct, frozen=True, gc=False):
-    """One file, by what it is for. `prefix` is the repository that it belongs to."""
+    """One file, with its purpose. `prefix` is the repository that it belongs to."""
 
     name: bytes
     area: str
@@ -42,7 +42,7 @@ class RepositoryFile(msgspec.Struct, frozen=True, gc=False):
 
 
 class Trusted(msgspec.Struct, array_like=True):
-    """A folder of logs as it was when all of it was looked at."""
+    """A folder of logs as it was when all of it was checked."""
 
     key: Key
     folders: list[bytes]
@@ -58,9 +58,9 @@ class Scan:
         self.keys: Keys = {}
         self.logs: dict[bytes, Trusted] = {}
         self.unread: list[RepositoryFile] = []
-        """What is new, or not as it is known."""
+        """Files that are new, or differ from what is known."""
         self.stores: list[bytes] = []
-        """The repositories that have objects of their own."""
+        """The repositories with their own objects."""
         self.stated: list[str] = []
 
     def run(self) -> Scan:
@@ -69,24 +69,24 @@ class Scan:
 
     @cached_property
     def gone(self) -> list[bytes]:
-        """What is known and is not there any more; asked for when the walk is over."""
+        """Known files that no longer exist; valid once the walk is over."""
         return [
             folder + name
             for folder, names in self._known.items()
-            # A folder in which nothing changed is known by the very same object.
+            # A folder without changes is represented by the very same object.
             if (now := self.keys.get(folder, {})) is not names
             for name in names.keys() - now.keys()
         ]
 
     def add(self, name: bytes, path: bytes) -> None:
-        """Look at one more file."""
+        """Check one more file."""
         try:
             found = os.lstat(path)
         except OSError:
             return
         folder, slash, last = name.rpartition(b"/")
         key = key_of(found)
-        # A copy: the folder may be the very object that is known.
+        # A copy: the dict may be the very object that is known.
         self.keys[folder + slash] = {**self.keys.get(folder + slash, {}), last: key}
         if self._known.get(folder + slash, {}).get(last) != key:
             self.unread.append(RepositoryFile(name, PLAIN, b""))
@@ -97,14 +97,12 @@ class Scan:
             where = f".git/{os.fsdecode(prefix)}".rstrip("/")
             self.keys.pop(prefix)
             self.unread = [found for found in self.unread if found.prefix != prefix]
-            self.stated.append(
-                f"refs are kept in tables (reftable), which are not supported: {where} is not covered"
-            )
+            self.stated.append(f"refs are in reftable format, which is not supported: {where} is not covered")
             return
         if b"objects" in self.keys.get(prefix, {}):
             where = os.fsdecode(prefix + b"objects")
-            self.stated.append(f".git/{where}: not a folder, so objects are not kept")
-        # Refs before their logs: then it is known which folders of refs there are.
+            self.stated.append(f".git/{where}: not a folder, so its objects are not saved")
+        # Refs before their logs: then the folders of refs are known.
         for name in sorted(folders, key=lambda name: name == b"logs"):
             folder = prefix + name + b"/"
             if name == b"objects" and not linked:
@@ -120,12 +118,12 @@ class Scan:
             elif name == b"modules" and not linked:
                 self._modules(folder)
             elif name in _STORES:
-                self.stated.append(f".git/{os.fsdecode(prefix + name)}: {_STORES[name]} are not kept")
+                self.stated.append(f".git/{os.fsdecode(prefix + name)}: {_STORES[name]} are not saved")
             elif not name.startswith(OWN):
                 self._tree(folder, OPERATION if name in OPERATIONS else PLAIN, prefix)
 
     def _modules(self, folder: bytes) -> None:
-        """The repositories of submodules, whose names may have slashes in them."""
+        """Scan the repositories of submodules, whose names may contain slashes."""
         for name in self._folders(folder):
             below = folder + name + b"/"
             if os.path.lexists(os.path.join(self._folder, below, b"HEAD")):
@@ -149,7 +147,7 @@ class Scan:
             self._logs(folder + name + b"/", prefix)
 
     def _log_key(self, logs: bytes, prefix: bytes) -> Key:
-        """The times of a folder of logs and of that of its refs; never equal to itself while they are young."""
+        """Return a key for a folder of logs and the folder of its refs; NEVER while they are young."""
         refs = prefix + logs[len(prefix) + len(b"logs/") :]
         while refs != prefix and refs not in self.keys:
             refs = refs[: refs.rfind(b"/", 0, -1) + 1]
@@ -162,7 +160,7 @@ class Scan:
         return hash((of_logs.st_ino, of_logs.st_mtime_ns, of_refs.st_ino, of_refs.st_mtime_ns))
 
     def _below(self, folder: bytes, area: str, prefix: bytes) -> list[bytes]:
-        """Look at the files of one folder; gives the folders in it."""
+        """Check the files of one folder. Return the folders in it."""
         known = self._known.get(folder, {})
         keys: dict[bytes, Key] = {}
         folders = []
@@ -172,10 +170,10 @@ class Scan:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except PermissionError:
-            self.stated.append(f".git/{os.fsdecode(folder)}: closed to this user")
+            self.stated.append(f".git/{os.fsdecode(folder)}: not readable for this user")
             return []
         try:
-            # There may be thousands: the short way to each, and key_of written out.
+            # There may be thousands of files: take the shortest way, with key_of inlined.
             look = os.stat
             for name in os.listdir(path):
                 try:
@@ -216,5 +214,5 @@ def is_young(found: os.stat_result) -> bool:
 
 
 def is_passing(name: bytes) -> bool:
-    """Locks and the like: they are there while something is at work, and mean nothing afterwards."""
+    """Return True for locks and the like, which exist only while something runs, and mean nothing afterwards."""
     return name.endswith(b".lock") or name.startswith(OWN) or name in _PASSING

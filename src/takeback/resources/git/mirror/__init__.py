@@ -1,1 +1,1 @@
-"""A second copy of every git object, so that nothing that was pruned is lost."""
+"""A second copy of every git object, so that pruned objects are not lost."""

@@ -1,7 +1,7 @@
 """A second name for every object of the repository, in the state folder: what is pruned there stays here.
 
-Objects and packs are never rewritten, so a hard link keeps them and costs no space while the repository has them too.
-On another file system they are copied. The layout is git's own, so that git can read it as an alternate.
+Objects and packs are never rewritten, so a hard link preserves them, and costs no space while the repository has
+them too. On another file system they are copied. The layout is git's own, so that git can read it as an alternate.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ RACY_NS = 20_000_000
 TRIES = 5
 
 COPY, _COPY_LOST = 0o400, 0o600
-"""The modes of a copy: while the repository has the file too, and since it was seen that it has not."""
+"""The modes of a copy: while the repository has the file too, and since it was found missing there."""
 
 Seen = tuple[int, int]
-"""A folder of objects as it was when all of it was kept: inode and mtime."""
+"""A folder of objects as it was when all of it was saved: inode and mtime."""
 
 
 class Folders(msgspec.Struct, array_like=True):
-    """Which folders were looked at, in which boot: a link that was not synced may not have survived the last one."""
+    """The folders that were checked, and in which boot: links that were not synced may not have survived a reboot."""
 
     boot: str
     seen: dict[str, Seen]
     lost: dict[str, bytes] = {}
-    """The objects that are kept and that the repository has not, by the first byte of their names, in order."""
+    """The saved objects that the repository lacks, by the first byte of their names, in order."""
 
 
 class Mirror:
-    """The objects of one repository, kept."""
+    """The saved objects of one repository."""
 
     def __init__(self, objects: bytes, kept: Path, progress: Progress, travel: Travel | None = None) -> None:
-        """`travel` brings what is kept to other machines too."""
+        """`travel` also sends what is saved to other machines."""
         self.objects = Path(os.fsdecode(objects))
         self.kept = kept
         self._progress = progress
@@ -70,7 +70,7 @@ class Mirror:
         self.copied = False
 
     def keep_new(self) -> bytes:
-        """Keep what is new; gives the names of what the repository has lost.
+        """Save new objects. Return the names of those that the repository has lost.
 
         Folders that have not changed since the last time are not read.
         """
@@ -86,7 +86,7 @@ class Mirror:
             else:
                 changed.add(name)
                 new += [(name, file) for file in _names(self.objects / name, name)]
-            # A folder that changed just now may change again without its time telling.
+            # A folder that just changed may change again with the same mtime.
             seen[name] = key if now_ns - info.st_mtime_ns > RACY_NS else (0, 0)
         self._keep(new)
         if self._travel:
@@ -102,8 +102,8 @@ class Mirror:
         return b"".join(lost[fan] for fan in sorted(lost))
 
     def _folder_infos(self) -> Iterator[tuple[str, os.stat_result]]:
-        """The folders of objects. A link to one is none: what is there is another's."""
-        # There are up to 256 of them, looked at before and after every action.
+        """Yield the folders of objects. A link to a folder does not count: its content belongs to something else."""
+        # There are up to 256, checked before and after every action.
         above = f"{self.objects}{os.sep}"
         for name in self._folder_names():
             try:
@@ -114,7 +114,7 @@ class Mirror:
                 yield name, info
 
     def _settled_losses(self, known: dict[str, bytes], changed: set[str]) -> dict[str, bytes]:
-        """While git packs, an object moves from one place to the other, and could be missed in both."""
+        """Return the losses once they are stable: an object that git is packing could be missed in both places."""
         lost = known
         for _ in range(TRIES):
             before = set(self._there("pack"))
@@ -125,7 +125,10 @@ class Mirror:
         return lost
 
     def _losses(self, known: dict[str, bytes], changed: set[str]) -> dict[str, bytes]:
-        """What is kept and is not there, neither by itself nor in any pack. How it is packed makes no difference."""
+        """Return the saved objects that are missing there, both loose and in any pack.
+
+        How they are packed does not matter.
+        """
         if not changed:
             return known
         lost = dict(known)
@@ -168,7 +171,7 @@ class Mirror:
             (self.kept / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         if missing and self._travel:
             self._travel.note(missing)
-        # An index of a pack must not be there before its pack is.
+        # The index of a pack must not exist before its pack does.
         missing.sort(key=lambda pair: not pair[1].endswith(".pack"))
         for folder, file in self._progress("Keeping git objects", missing, len(missing)):
             self._keep_one(self.objects / folder / file, self.kept / folder / file)
@@ -182,7 +185,7 @@ class Mirror:
         try:
             os.link(source, name)
         except (FileExistsError, FileNotFoundError):
-            # Another process was quicker, or git has packed or pruned it just now.
+            # Another process was faster, or git has just packed or pruned it.
             return
         except OSError as error:
             if error.errno not in _CANNOT_LINK:
@@ -190,12 +193,12 @@ class Mirror:
             self.copied = copy(source, name) or self.copied
 
     def lost(self) -> list[tuple[str, str]]:
-        """What is kept here and is not in the repository any more: folder and file."""
+        """Return the saved files that are no longer in the repository: folder and file."""
         there = {folder: set(self._there(folder)) for folder in ("pack", *packs.FANS)}
         return [(folder, file) for folder, file in self._kept_files() if file not in there[folder]]
 
     def hash_name(self) -> str:
-        """The algorithm by which the objects are named, as their names tell; nothing where there are none."""
+        """Return the algorithm that names the objects, judged by their names; empty if there are none."""
         for folder in listed(self.kept):
             for file in (
                 _names(self.kept / folder, folder) if _FAN.fullmatch(folder) or folder == "pack" else ()
@@ -205,7 +208,7 @@ class Mirror:
         return ""
 
     def lost_packs(self) -> list[str]:
-        """The packs that are kept and are not there, largest first."""
+        """Return the saved packs that are missing there, largest first."""
         gone = packs.stems(listed(self.kept / "pack")) - packs.stems(self._there("pack"))
         return sorted(gone, key=lambda stem: -(self.kept / "pack" / f"{stem}.pack").stat().st_size)
 
@@ -214,13 +217,13 @@ class Mirror:
             return {name for fan in range(len(packs.FANS)) for name in kept.names(fan)}
 
     def give_pack(self, stem: str, hash_name: str) -> None:
-        """Its index last: git looks for a pack by it."""
+        """Put a pack back. Its index comes last: git finds a pack by it."""
         for suffix in (".pack", ".rev", ".idx"):
             if (self.kept / "pack" / (stem + suffix)).exists():
                 self.give("pack", stem + suffix, hash_name)
 
     def count(self, hash_bytes: int) -> int:
-        """About how many objects the repository has."""
+        """Return roughly how many objects the repository has."""
         count = 0
         for name in self._folder_names():
             for file in _names(self.objects / name, name):
@@ -231,19 +234,19 @@ class Mirror:
         return count
 
     def is_partial(self) -> bool:
-        """Whether git fetches objects only when it needs them: then one that is not there is no loss."""
+        """Return True if git fetches objects only when needed: then a missing one is not a loss."""
         return any(file.endswith(".promisor") for file in listed(self.objects / "pack"))
 
     def has_all(self) -> bool:
-        """Whether every object of the repository is kept here."""
+        """Return True if every object of the repository is saved here."""
         pairs = [(name, file) for name in self._folder_names() for file in _names(self.objects / name, name)]
         return all((self.kept / folder / file).exists() for folder, file in pairs)
 
     def give(self, folder: str, file: str, hash_name: str) -> None:
-        """Put one file of the kept ones back into the repository, after its hash was checked."""
+        """Put one saved file back into the repository, after checking its hash."""
         kept = self.kept / folder / file
         if not is_whole(kept, folder, hash_name):
-            raise CorruptionError(f"the kept git object {kept} is damaged, so it was not put back")
+            raise CorruptionError(f"the saved git object {kept} is damaged, so it was not put back")
         self.make(folder)
         try:
             os.link(kept, self.objects / folder / file)
@@ -255,16 +258,21 @@ class Mirror:
             copy(kept, self.objects / folder / file, mode=0o444)
 
     def make(self, folder: str) -> Path:
-        """A folder of objects, to write to. Nothing is ever written through a link."""
+        """Create a folder of objects. Nothing is ever written through a link."""
         path = self.objects / folder
         for one in (self.objects, path):
             if one.is_symlink():
-                raise BackendError(f"{one} is a link; nothing was written to where it leads", retryable=False)
+                raise BackendError(
+                    f"{one} is a symbolic link; nothing was written through it", retryable=False
+                )
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def let_go(self, before_ns: int) -> int:
-        """Drop what the repository has not had since this time: no mark that is kept needs it."""
+    def drop_lost(self, before_ns: int) -> int:
+        """Delete what the repository has lacked since before this time: no remaining mark needs it.
+
+        Return the bytes freed.
+        """
         dropped = 0
         lost = set(self.lost())
         for folder, file in self._kept_files():
@@ -277,9 +285,10 @@ class Mirror:
                 if mode == _COPY_LOST:
                     path.chmod(COPY)
             elif mode == COPY:
-                # A copy has no other name whose end would set its time. This does: it is counted from now on.
+                # A copy has no second link whose removal would set its ctime. This chmod does: its time counts from
+                # now.
                 path.chmod(_COPY_LOST)
-            # The time at which the last other name of it went.
+            # The ctime is when its last other link was removed.
             elif info.st_ctime_ns < before_ns:
                 path.unlink()
                 dropped += info.st_blocks * 512
@@ -310,14 +319,14 @@ class Mirror:
 
 
 def is_file(folder: str, file: str) -> bool:
-    """Whether a folder of objects may have a file of this name, an object or a part of a pack."""
+    """Return True if a folder of objects may have a file with this name: an object or a part of a pack."""
     if folder == "pack":
         return bool(_PACK.fullmatch(file)) and file.endswith(_KEPT_PARTS)
     return bool(_FAN.fullmatch(folder) and _LOOSE.fullmatch(file))
 
 
 def is_whole(path: Path, folder: str, hash_name: str, name: str = "") -> bool:
-    """Whether an object is what its name says; of a pack, whether its bytes are what its last bytes say."""
+    """Return True if an object matches its name; for a pack, if its bytes match its trailer."""
     digest = hashlib.new(hash_name)
     if folder == "pack":
         with open(path, "rb") as file:
@@ -334,7 +343,7 @@ def is_whole(path: Path, folder: str, hash_name: str, name: str = "") -> bool:
 
 
 def copy(source: Path, name: Path, *, mode: int = COPY) -> bool:
-    """Copy a file so that it is there as a whole or not at all; false where it is gone."""
+    """Copy a file atomically. Return False if it is gone."""
     temporary = name.with_name(f".{name.name}.{os.getpid()}")
     try:
         with open(source, "rb") as data, open(temporary, "xb") as out:
@@ -351,7 +360,7 @@ def copy(source: Path, name: Path, *, mode: int = COPY) -> bool:
 
 
 def _names(folder: Path, name: str) -> Iterator[str]:
-    """The objects, or the parts of packs, in a folder."""
+    """Yield the objects, or the parts of packs, in a folder."""
     return (file for file in listed(folder) if is_file(name, file))
 
 

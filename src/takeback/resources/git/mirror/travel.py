@@ -1,7 +1,7 @@
-"""The objects of a repository on their way to another machine.
+"""Sending the objects of a repository to another machine.
 
-What the mirror keeps goes to the shared store in bundles of bounded size, which never change. Which files are not
-there yet is a list beside the mirror; where there is no list, nothing has been sent so far.
+What the mirror holds goes to the shared store in bundles of bounded size, which never change. A list beside the
+mirror names the files that are not there yet; without a list, nothing has been sent so far.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ File = tuple[str, str]
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
-    """A part of a file: where it begins, and how large the whole is."""
+    """A part of a file: its offset, and the size of the whole."""
 
     folder: str
     name: str
@@ -50,7 +50,7 @@ _decoder = msgspec.msgpack.Decoder(list[Piece])
 
 
 class Travel:
-    """Between the mirror of one repository and the shared store. Under the workspace's lock."""
+    """Transfers between the mirror of one repository and the shared store. Under the workspace's lock."""
 
     def __init__(self, kept: Path, shelf: Shelf, progress: Progress) -> None:
         self._kept = kept
@@ -60,7 +60,7 @@ class Travel:
         self._list = kept / UNSENT
 
     def note(self, files: Iterable[File]) -> None:
-        """These are about to be kept, and are not there yet. Durable when this returns."""
+        """Record that these files are about to be saved, and are not there yet. Durable when this returns."""
         text = "".join(f"{folder}/{name}\n" for folder, name in files)
         try:
             fd = os.open(self._list, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -74,7 +74,7 @@ class Travel:
         crash_points.reach(NOTED)
 
     def send(self, everything: Callable[[], Iterable[File]]) -> None:
-        """What is kept here and not there; `everything` is asked only where nothing has been sent so far."""
+        """Send what is here and not there; `everything` is called only if nothing has been sent so far."""
         try:
             if not os.stat(self._list).st_size:
                 return
@@ -89,7 +89,7 @@ class Travel:
         self._nothing_unsent()
 
     def _without_repacked(self, noted: Iterable[File]) -> list[File]:
-        """Not a pack all of whose objects are there in another form, as after `git gc`."""
+        """Leave out packs whose objects are all there in another form, as after `git gc`."""
         files = set(noted)
         fresh = {Path(name).stem for folder, name in files if folder == "pack"}
         stems = packs.stems(listed(self._kept / "pack"))
@@ -113,7 +113,7 @@ class Travel:
 
     def _pieces(self, files: Iterable[File]) -> Iterator[Piece]:
         for folder, name in files:
-            # Noted, and then not kept: git has packed or pruned it just then.
+            # Recorded, and then not saved: git packed or pruned it at that moment.
             with suppress(FileNotFoundError), open(self._kept / folder / name, "rb") as file:
                 size, at = os.fstat(file.fileno()).st_size, 0
                 while data := file.read(min(BUNDLE_BYTES, max(1, size - at))):
@@ -129,7 +129,7 @@ class Travel:
         os.rename(fresh, self._list)
 
     def fetch(self) -> None:
-        """Have everything here that is there. Each file is proved by its own name before it gets it."""
+        """Fetch everything from there. Each file is verified against its name before it gets that name."""
         names = sorted(self._shelf.names(self._under))
         came: dict[File, int] = {}
         for name in self._progress("Fetching git objects", names, len(names)):
@@ -137,7 +137,7 @@ class Travel:
                 came[piece.folder, piece.name] = piece.size
                 self._write(piece)
             crash_points.reach(ARRIVED)
-        # An index of a pack must not be there before its pack is.
+        # The index of a pack must not exist before its pack does.
         for folder, name in sorted(came, key=lambda file: not file[1].endswith(".pack")):
             self._prove(folder, name, came[folder, name])
         for folder in {folder for folder, _ in came}:
@@ -160,7 +160,7 @@ class Travel:
         ):
             path.unlink()
             raise CorruptionError(
-                f"the git object {folder}/{name} in the shared store is damaged or not whole; it was not brought here"
+                f"the git object {folder}/{name} in the shared store is damaged or incomplete; it was not fetched"
             )
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -171,26 +171,26 @@ class Travel:
         os.rename(path, self._kept / folder / name)
 
     def _arriving(self, folder: str, name: str) -> Path:
-        """Where a file is until it has been proved."""
+        """Return the path of a file until it has been verified."""
         return self._kept / folder / f".arriving-{name}"
 
     def _opened(self, name: str) -> list[Piece]:
         data = self._shelf.get(name)
         if blake3(data).hexdigest() != name.removeprefix(self._under):
-            raise CorruptionError(f"{name} in the shared store is damaged; nothing was brought from there")
+            raise CorruptionError(f"{name} in the shared store is damaged; nothing of it was fetched")
         try:
             pieces = _decoder.decode(data)
         except msgspec.DecodeError as error:
-            raise CorruptionError(f"{name} in the shared store is no bundle of git objects") from error
+            raise CorruptionError(f"{name} in the shared store is not a bundle of git objects") from error
         if strange := [piece.name for piece in pieces if not is_file(piece.folder, piece.name)]:
             raise CorruptionError(
-                f"{name} in the shared store has {strange[0]!r} in it, which is no git object"
+                f"{name} in the shared store contains {strange[0]!r}, which is not a git object"
             )
         return pieces
 
 
 def send_all(state: Path, shelf: Shelf | None, progress: Progress) -> None:
-    """Have all that is kept of repositories on another shelf than before, or on none any more. Under the lock."""
+    """Send all saved objects of repositories to a new shelf, or record that there is none. Under the lock."""
     for name in listed(state / "git"):
         kept = state / "git" / name
         (kept / UNSENT).unlink(missing_ok=True)  # what was sent elsewhere was not sent there
@@ -199,11 +199,11 @@ def send_all(state: Path, shelf: Shelf | None, progress: Progress) -> None:
 
 
 def fetch_all(state: Path, shelf: Shelf, progress: Progress) -> None:
-    """Have all that is kept of repositories on the shelf here, too; also of one that is gone by now."""
+    """Fetch all saved objects of repositories from the shelf, including those of repositories that are gone."""
     for name in sorted({name.split("/")[1] for name in shelf.names("git/")}):
         if not _MIRROR.fullmatch(name):
             raise CorruptionError(
-                f"git/{name} in the shared store is nothing of a repository; it was not brought"
+                f"git/{name} in the shared store does not belong to a repository; it was not fetched"
             )
         Travel(state / "git" / name, shelf, progress).fetch()
 

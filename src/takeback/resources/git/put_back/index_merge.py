@@ -13,7 +13,7 @@ _EXTENDED = 0x4000
 
 
 def merged(mine: bytes, base: bytes, goal: bytes) -> bytes | None:
-    """Apply to `mine` what leads from `base` to `goal`; None where both changed one name, or it cannot be read."""
+    """Apply the difference between `base` and `goal` to `mine`; None if both changed a name, or it is unreadable."""
     hash_name = hash_of(mine)
     try:
         found = [index_file.read(data, hash_name) for data in (mine, base, goal)]
@@ -36,7 +36,7 @@ def merged(mine: bytes, base: bytes, goal: bytes) -> bytes | None:
 
 
 def hash_of(data: bytes) -> str:
-    """The algorithm by which the file was signed; git may have been told not to sign it."""
+    """Return the algorithm of the file's checksum; git may be configured not to write one."""
     for name, size in HASH_BYTES.items():
         if hashlib.new(name, data[:-size]).digest() == data[-size:]:
             return name
@@ -51,7 +51,7 @@ def _by_name(index: GitIndex) -> dict[bytes, list[Staged]]:
 
 
 def _written(entries: list[Staged], hash_name: str) -> bytes:
-    """An index with these entries, and no extensions: git makes them again."""
+    """Return an index with these entries, and without extensions, which git recreates."""
     extended = any(entry.flags & 0xFFFF for entry in entries)
     data = bytearray(b"DIRC" + struct.pack(">LL", 3 if extended else 2, len(entries)))
     for entry in entries:

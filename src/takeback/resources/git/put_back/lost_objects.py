@@ -1,6 +1,6 @@
-"""The objects of a repository as one target: which of those that it once had are not there.
+"""The objects of a repository as one target: which of those that it once had are missing.
 
-They are brought back, and never thrown away: one too many does no harm, one too few may have been somebody's work.
+They are brought back, and never deleted: one too many does no harm, one too few may have been someone's work.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from takeback.resources.git import entry
 from takeback.resources.git.put_back.needs import Needs
 from takeback.resources.git.put_back.restore import TargetRestore
 
-STAY = "objects are not thrown away again"
+STAY = "restored objects are not deleted again"
 
 
 def names_of(contents: Contents, version: Version) -> set[bytes]:
-    """The objects that are not there in this version."""
+    """Return the objects that are missing in this version."""
     found = entry.content_of(version)
     if found is None:
         return set()
@@ -34,7 +34,7 @@ def names_of(contents: Contents, version: Version) -> set[bytes]:
 
 
 def merged(contents: Contents, mine: Version, base: Version, goal: Version) -> Version:
-    """Without what others lost: only what the agent lost comes back."""
+    """Return the version in which only what the agent lost has come back, and not what others lost."""
     if entry.kind_of(goal) != entry.OBJECTS:
         return mine
     ours, then = names_of(contents, mine), names_of(contents, goal)
@@ -47,14 +47,14 @@ def merged(contents: Contents, mine: Version, base: Version, goal: Version) -> V
 
 
 def is_at(contents: Contents, now: Version, goal: Version) -> bool:
-    """Whether nothing is missing that the goal has."""
+    """Return True if nothing is missing that the goal has."""
     if entry.kind_of(now) != entry.OBJECTS or entry.kind_of(goal) != entry.OBJECTS:
         return False
     return names_of(contents, now) <= names_of(contents, goal)
 
 
 def foresee(swaps: Sequence[Swap], contents: Contents) -> Mapping[Target, tuple[Do, str]]:
-    """What would lose objects stays as it is, unless the whole repository goes."""
+    """Return the swaps that would lose objects: they keep them, unless the whole repository goes."""
     leaving = {swap.target.name for swap in swaps if not swap.goal}
     found = {}
     for swap in swaps:
@@ -70,13 +70,13 @@ def foresee(swaps: Sequence[Swap], contents: Contents) -> Mapping[Target, tuple[
 
 
 def fill(work: TargetRestore, place: bytes, finder: Needs, contents: Contents) -> None:
-    """Bring back what was lost. A link that was put in the place of the folder is removed, and never followed."""
+    """Bring back what was lost. A link put in place of the folder is removed, and never followed."""
     try:
         if os.path.islink(place):
             if entry.kind_of(work.present) != entry.LINK or os.readlink(place) != entry.link_text(
                 work.present
             ):
-                work.did, work.why = Did.CONFLICT, "a link was put there since the plan was made"
+                work.did, work.why = Did.CONFLICT, "it was replaced by a link since the plan was made"
                 return
             os.unlink(place)
         os.makedirs(place, exist_ok=True)
@@ -89,7 +89,7 @@ def fill(work: TargetRestore, place: bytes, finder: Needs, contents: Contents) -
 
 
 def only_objects(folder: bytes) -> bool:
-    """Whether nothing but objects is left in a repository; packed refs are looked at by their refs."""
+    """Return True if nothing but objects is left in a repository; packed refs are judged by their refs."""
     for parent, folders, files in os.walk(folder):
         if parent.rstrip(b"/") == folder.rstrip(b"/") and b"objects" in folders:
             folders.remove(b"objects")

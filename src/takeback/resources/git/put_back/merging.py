@@ -1,4 +1,4 @@
-"""Taking out only what an agent did, where somebody else wrote as well."""
+"""Removing only what an agent did, if someone else wrote as well."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MERGE_BYTES_MAX = 16 << 20
 
 
 def merged(contents: Contents, mine: Version, base: Version, goal: Version) -> Version | str:
-    """Apply to `mine` what leads from `base` to `goal`; or why that cannot be done."""
+    """Apply the difference between `base` and `goal` to `mine`; or return why that is impossible."""
     kind = entry.kind_of(mine or base or goal)
     if kind == entry.LOG:
         return _log(contents, mine, base, goal)
@@ -34,7 +34,10 @@ def merged(contents: Contents, mine: Version, base: Version, goal: Version) -> V
 
 
 def _log(contents: Contents, mine: Version, base: Version, goal: Version) -> Version:
-    """Without the lines that the agent added. A log only tells: where that cannot be done, it stays as it is."""
+    """Return the log without the lines that the agent added.
+
+    If that is impossible it stays as it is: it only informs.
+    """
     lines = _without(_lines(contents, mine), _lines(contents, base), _lines(contents, goal))
     if lines is None or not mine:
         return mine
@@ -43,7 +46,7 @@ def _log(contents: Contents, mine: Version, base: Version, goal: Version) -> Ver
 
 
 def _without(mine: list[bytes], base: list[bytes], goal: list[bytes]) -> list[bytes] | None:
-    """Mine without what base has and goal has not; None where goal has something that base has not."""
+    """Return mine without what base has and goal lacks; None if goal has something that base lacks."""
     if Counter(goal) - Counter(base):
         return None
     leaving = Counter(base) - Counter(goal)
@@ -59,7 +62,7 @@ def _without(mine: list[bytes], base: list[bytes], goal: list[bytes]) -> list[by
 
 
 def _stash(contents: Contents, mine: Version, base: Version, goal: Version) -> Version | str:
-    """The human's stashes stay, the agent's go, and those that the agent dropped come back below them."""
+    """Keep the human's stashes, remove the agent's, and bring those that the agent dropped back below them."""
     ours, old, new = (_stash_lines(contents, version) for version in (mine, base, goal))
     added = [line for line in new if line not in old]
     gone = [line for line in old if line not in new]
@@ -68,7 +71,7 @@ def _stash(contents: Contents, mine: Version, base: Version, goal: Version) -> V
     lines = added + [line for line in ours if line not in gone]
     if not lines:
         return ABSENT
-    # Each line begins where the one before it ended.
+    # Each line starts with the value at which the one before it ended.
     data, last = b"", b"0" * len(lines[0].partition(b" ")[0])
     for line in lines:
         _, _, rest = line.partition(b" ")

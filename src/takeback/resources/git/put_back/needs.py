@@ -1,7 +1,7 @@
-"""Bringing back objects that were pruned: exactly those that what is put back needs, each checked by its name.
+"""Bringing back pruned objects: exactly those that the restored targets need, each verified against its name.
 
-Git reads them in a scratch repository of our own, so that no setting and no hook of the user's takes part. It packs
-what is missing, and computes the name of every object in the pack anew, before the pack goes to the repository.
+Git reads them in a scratch repository of ours, so that none of the user's settings and hooks takes part. It packs
+what is missing, and recomputes the name of every object in the pack, before the pack goes to the repository.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GIVEN = crash_points.crash_point("git-objects-given")
 
 
 WALKED_MAX = 200_000
-"""Up to so many objects, all of them are walked through."""
+"""Up to this many objects, all of them are walked."""
 
 _CONFIG = b"""[core]
 	repositoryformatversion = 1
@@ -35,7 +35,7 @@ _CONFIG = b"""[core]
 
 
 def program() -> str:
-    """Where git is; nothing where it is not installed. Asked with every mark, so looked for once."""
+    """Return the path of git; empty if it is not installed. Called with every mark, so it is cached."""
     found = _found(os.environ.get("PATH", os.defpath))
     return found if found and os.access(found, os.X_OK) else shutil.which("git") or ""
 
@@ -46,7 +46,7 @@ def _found(path: str) -> str:
 
 
 class Needs:
-    """The objects of one repository, with those that are kept of it."""
+    """The objects of one repository, together with those saved in its mirror."""
 
     def __init__(self, mirror: Mirror, hash_name: str, shallow: bytes) -> None:
         self._mirror = mirror
@@ -55,9 +55,9 @@ class Needs:
         self._scratch = mirror.kept / "scratch.git"
 
     def bring_back(self, names: Iterable[str], present: Iterable[str]) -> bool:
-        """Make everything that these objects lead to be in the repository, as far as it is kept.
+        """Bring back everything that these objects lead to, as far as it is saved.
 
-        `present` are the objects that refs name now. Gives whether anything at all was missing there.
+        `present` are the objects that refs name now. Return True if anything at all was missing there.
         """
         wanted = sorted(set(names))
         if not wanted or not self._mirror.lost():
@@ -74,7 +74,7 @@ class Needs:
         return bool(missing)
 
     def bring_all_back(self, but: set[bytes]) -> None:
-        """Everything that is kept and not there; not what was not there then. What is damaged is told at the end."""
+        """Bring back everything that is saved and missing, except `but`. Damaged objects are reported at the end."""
         wanted = {bytes.fromhex(name) for name in self._lost()} - but
         damaged: list[str] = []
         for stem in self._mirror.lost_packs():
@@ -99,12 +99,12 @@ class Needs:
             raise CorruptionError(f"{damaged[0]}{f' (and {len(damaged) - 1:,} more)' if damaged[1:] else ''}")
 
     def _lost(self) -> set[str]:
-        """By the files: git itself always says that it has the empty tree."""
+        """Return the lost objects, judged by the files: git itself always claims to have the empty tree."""
         names, size = self._mirror.keep_new(), HASH_BYTES[self._hash]
         return {names[at : at + size].hex() for at in range(0, len(names), size)}
 
     def lacks(self, names: Iterable[str], present: Iterable[str]) -> list[str]:
-        """Which of these objects, or of those that they lead to, are not in the repository."""
+        """Return which of these objects, or of those that they lead to, are not in the repository."""
         wanted = sorted(set(names))
         if not wanted or not program() or self._mirror.is_partial():
             return []
@@ -116,7 +116,7 @@ class Needs:
         return [name for name in wanted if self._git(*check, given=[name, *around], alone=True) is None]
 
     def absent(self, names: Iterable[str]) -> list[str]:
-        """Which of these objects themselves are not in the repository."""
+        """Return which of these objects themselves are not in the repository."""
         wanted = sorted(set(names))
         if not wanted or not program() or self._mirror.is_partial():
             return []
@@ -124,15 +124,16 @@ class Needs:
         return self._missing(wanted)
 
     def _around(self, present: Iterable[str]) -> list[str]:
-        """What need not be walked through. In a small repository everything is: somebody may have deleted objects
-        by hand that refs still lead to.
+        """Return what need not be walked.
+
+        A small repository is walked completely: objects that refs still lead to may have been deleted by hand.
         """
         if self._mirror.count(HASH_BYTES[self._hash]) <= WALKED_MAX:
             return []
         return [f"^{name}" for name in sorted(set(present))]
 
     def _reached(self, wanted: list[str], present: Iterable[str]) -> list[str]:
-        """Everything that these lead to; one that is not whole any more, here or there, is left out."""
+        """Return everything that these lead to, leaving out those that are no longer complete, here or there."""
         walk = [
             "rev-list",
             "--objects",
@@ -149,7 +150,7 @@ class Needs:
         return list(dict.fromkeys(name for part in parts if part for name in part.split()))
 
     def apart(self, one: str, other: str) -> tuple[int, int] | None:
-        """How many commits each has that the other does not; None where that cannot be told."""
+        """Return how many commits each has that the other lacks; None if that is unknown."""
         if not program():
             return None
         self._prepare()
@@ -159,11 +160,11 @@ class Needs:
     def _missing(self, names: Iterable[str]) -> list[str]:
         found = self._git("cat-file", "--batch-check=%(objectname)", given=names, alone=True)
         if found is None:
-            raise BackendError("git could not look at its objects; none was brought back", retryable=True)
+            raise BackendError("git could not read its objects; none was brought back", retryable=True)
         return [line.removesuffix(" missing") for line in found.splitlines() if line.endswith(" missing")]
 
     def _give(self, names: list[str]) -> None:
-        """Pack these objects, check each of them, and put the pack where git looks for it."""
+        """Pack these objects, verify each, and put the pack where git looks for it."""
         work = self._scratch / "new"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(mode=0o700)
@@ -174,14 +175,14 @@ class Needs:
                 ["pack-objects", "--stdout", "-q"], "\n".join(names).encode() + b"\n", out.fileno()
             )
         if done.returncode:
-            raise CorruptionError(f"kept git objects are damaged: {_last_line(done.stderr)}")
+            raise CorruptionError(f"saved git objects are damaged: {_last_line(done.stderr)}")
         name = self._git("index-pack", str(pack))
         listed = self._run(
             ["show-index", f"--object-format={self._hash}"], (work / "new.idx").read_bytes(), None
         )
         found = {line.split()[1] for line in listed.stdout.decode().splitlines()}
         if name is None or found != set(names):
-            raise CorruptionError("kept git objects are damaged: they are not what their names say")
+            raise CorruptionError("saved git objects are damaged: they do not match their names")
         crash_points.reach(PACKED)
         folder = self._mirror.make("pack")
         for suffix in (".pack", ".idx"):
@@ -191,12 +192,12 @@ class Needs:
         shutil.rmtree(work, ignore_errors=True)
 
     def _link_all(self) -> None:
-        """Without git nobody can tell what is needed: everything that was lost comes back."""
+        """Bring back everything that was lost: without git it is unknown what is needed."""
         for folder, file in self._mirror.lost():
             self._mirror.give(folder, file, self._hash)
 
     def _prepare(self) -> None:
-        """A repository without refs, settings or hooks, only to read objects in."""
+        """Create a repository without refs, settings or hooks, only to read objects in."""
         for name in ("refs", "objects"):
             (self._scratch / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         shallow = self._shallow.read_bytes() if self._shallow.exists() else b""
@@ -242,7 +243,7 @@ class Needs:
 
 @contextmanager
 def _noted(damaged: list[str]) -> Iterator[None]:
-    """One that is damaged does not keep the others away."""
+    """Record an error, so that one damaged object does not stop the others."""
     try:
         yield
     except CorruptionError as error:
@@ -255,4 +256,4 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _last_line(text: bytes) -> str:
-    return (text.decode(errors="replace").strip().splitlines() or ["git says nothing"])[-1]
+    return (text.decode(errors="replace").strip().splitlines() or ["git gave no reason"])[-1]

@@ -1,4 +1,4 @@
-"""What was pushed: it cannot be taken back, but the command that would put the old value there can be told."""
+"""Pushed branches: a push cannot be taken back, but the command that restores the old value can be shown."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from takeback.resources.git.look.observer import RepositoryObserver
 _REMOTE = re.compile(rb"(?P<prefix>.*/)?refs/remotes/(?P<remote>[^/]+)/(?P<branch>.+)")
 BY_PUSH = b"\tupdate by push"
 SHOWN = 12
-"""How much of an object's name is enough to know it by."""
+"""How much of an object's name is enough to identify it."""
 
 
 def foresee(
     swaps: Sequence[Swap], observer: RepositoryObserver, contents: Contents
 ) -> dict[Target, tuple[Do, str]]:
-    """Remote branches that were pushed to stay where they are, for there they are, and their logs with them."""
+    """Return the pushed remote branches and their logs, which stay: the remote has what was pushed."""
     found: dict[Target, tuple[Do, str]] = {}
     for swap in swaps:
         name = entry.name_of(swap.target)
@@ -37,7 +37,7 @@ def foresee(
                 Do.LEAVE,
                 f"it was pushed, which cannot be taken back from here; by hand: {command}",
             )
-            found[entry.target_of(log)] = (Do.KEEP, "it tells of a push")
+            found[entry.target_of(log)] = (Do.KEEP, "it records a push")
     targets = {swap.target for swap in swaps}
     return {target: what for target, what in found.items() if target in targets}
 

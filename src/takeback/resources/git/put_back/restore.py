@@ -1,6 +1,6 @@
 """Putting targets of a repository back, each as a compare-and-swap under git's own locks. No hook is run.
 
-What goes away goes first, so that a branch `a` can follow a branch `a/b`.
+Removals come first, so that a branch `a` can take the place of a branch `a/b`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STANDING = frozenset(
 
 
 class TargetRestore(msgspec.Struct):
-    """One target that is to be put back, and what became of it."""
+    """One target to put back, and the result."""
 
     name: bytes
     present: Version
@@ -50,7 +50,7 @@ class TargetRestore(msgspec.Struct):
 
     @property
     def is_head(self) -> bool:
-        """Whether it is the HEAD of a repository, without which it is none."""
+        """Whether it is the HEAD of a repository, without which there is no repository."""
         return self.kind == entry.REF and self.name == entry.prefix_of(self.any_version) + b"HEAD"
 
     @property
@@ -62,7 +62,7 @@ class GitRestorer:
     """Carries out the swaps of one rollback."""
 
     def __init__(self, reader: Reader, contents: Contents, *, again: bool) -> None:
-        """`again` says that an earlier attempt was cut short, so that a target may be half done."""
+        """With `again` an earlier attempt was interrupted, so that a target may be half done."""
         self._reader = reader
         self._contents = contents
         self._again = again
@@ -87,7 +87,7 @@ class GitRestorer:
         self.tidy(works)
 
     def _guarded(self, work: TargetRestore, do: Callable[[TargetRestore], None]) -> None:
-        """One that fails does not stop the others."""
+        """Run `do`. A failure is recorded and does not stop the others."""
         try:
             do(work)
         except TakebackError as error:
@@ -96,7 +96,7 @@ class GitRestorer:
             work.did, work.why = Did.FAILED, f"the system refused it: {error.strerror or error}"
 
     def _stands(self, work: TargetRestore) -> bool:
-        """Look once more, under the lock."""
+        """Look once more, under the lock. Return False, with a conflict, if it changed."""
         now = self._reader.target(work.name, work.any_version)
         if now == work.present or now == work.goal:
             return True
@@ -115,7 +115,7 @@ class GitRestorer:
     # Refs
 
     def _remove_refs(self, works: Sequence[TargetRestore]) -> None:
-        """All at once, so that the packed refs are written only once."""
+        """Remove refs together, so that the packed refs are written only once."""
         held: list[tuple[TargetRestore, GitLock]] = []
         try:
             for work in works:
@@ -139,7 +139,10 @@ class GitRestorer:
                 lock.drop()
 
     def _unpack(self, prefix: bytes, names: Iterable[bytes]) -> None:
-        """Take refs out of the packed ones; first, for a loose one that goes would uncover what was packed."""
+        """Remove refs from the packed ones.
+
+        This comes first, because removing a loose ref would uncover a packed one.
+        """
         packed = prefix + b"packed-refs"
         leaving = {name[len(prefix) :] for name in names if name in self._reader.packed(prefix)}
         if not leaving:
@@ -185,7 +188,7 @@ class GitRestorer:
             lock.drop()
 
     def _log(self, work: TargetRestore) -> None:
-        """A log is guarded by the lock of its ref."""
+        """Put back a log, which the lock of its ref guards."""
         lock = self._held(self._ref_of(work))
         lock.take()
         try:
@@ -207,7 +210,10 @@ class GitRestorer:
             _unlink(path)
 
     def _stash(self, work: TargetRestore) -> None:
-        """A ref and its log, which holds the list. Killed in between, one of the two is at its goal already."""
+        """Put back a ref and its log, which holds the list.
+
+        After a kill in between, one of the two is already at its goal.
+        """
         lock = self._held(work.name)
         lock.take()
         try:
@@ -234,7 +240,7 @@ class GitRestorer:
         return all(parts[0][i] in (parts[1][i], parts[2][i]) for i in (0, 1))
 
     def _operation(self, work: TargetRestore) -> None:
-        """An operation is guarded by the lock of the index, which each of them needs."""
+        """Put back an operation, under the lock of the index, which every operation needs."""
         folder = self._place.path(work.name)
         new, old = (
             os.path.join(self._place.folder, OWN + word + work.name.replace(b"/", b"-"))
@@ -243,7 +249,7 @@ class GitRestorer:
         lock = self._held(os.path.join(os.path.dirname(work.name), b"index"))
         lock.take()
         try:
-            # Ours was moved away, and the one from before is not there yet.
+            # The present folder was moved away, and the earlier one is not there yet.
             half_done = self._again and os.path.isdir(old) and not os.path.isdir(folder)
             if not half_done and not self._stands(work):
                 return
@@ -264,12 +270,12 @@ class GitRestorer:
     # Afterwards
 
     def tidy(self, works: Sequence[TargetRestore]) -> None:
-        """Folders that are empty now, as git would leave them; what a repository needs to be one; and a sync."""
+        """Remove folders that are now empty, as git would; recreate what a repository needs; and sync."""
         for work in works:
             if work.did is Did.REMOVED and work.name != place.LINK:
                 remove_above(self._place, work.name)
                 if work.kind == entry.LOG:
-                    # Its lock may have made the folder of a ref that is not there.
+                    # Its lock may have created the folder of a ref that does not exist.
                     remove_above(self._place, self._ref_of(work))
             elif work.did is Did.RESTORED and work.is_head:
                 prefix = work.name[: -len(b"HEAD")]
@@ -283,7 +289,7 @@ class GitRestorer:
 
 
 def remove_above(where: RepositoryLocation, name: bytes) -> None:
-    """Remove the folders above a file that is gone, as far as they are empty."""
+    """Remove the empty folders above a file that is gone."""
     while (name := name.rpartition(b"/")[0]) and name not in _STANDING:
         try:
             os.rmdir(where.path(name))
@@ -292,14 +298,14 @@ def remove_above(where: RepositoryLocation, name: bytes) -> None:
 
 
 def left(work: TargetRestore, contents: Contents, root: Path) -> str:
-    """What stays of it, in words: a worktree's folder outside the workspace is not ours to remove."""
+    """Return a note about what stays: a worktree's folder outside the workspace is not ours to remove."""
     if work.goal or not re.search(rb"(^|/)worktrees/[^/]+/gitdir$", work.name):
         return ""
     found = entry.content_of(work.present)
     folder = os.path.dirname(contents.read(*found).strip()) if found else b""
     if folder.startswith(os.fsencode(root) + b"/") or not os.path.isdir(folder):
         return ""
-    return f"its folder {os.fsdecode(folder)} is outside, and stays"
+    return f"its folder {os.fsdecode(folder)} is outside the workspace, and stays"
 
 
 def _stash_parts(version: Version) -> tuple[str, str]:

@@ -1,12 +1,12 @@
-"""Content in a bucket that machines share: every machine finds there what another one's records name.
+"""Content in a bucket that machines share: each machine finds there what another machine's records name.
 
-One folder of the bucket belongs to one workspace. Its objects are made once and never changed:
+One folder of the bucket belongs to one workspace. Its objects are created once and never changed:
 
-- `format`: which version this is, and whether it is sealed by a key.
+/- `format`: the version, and whether the content is encrypted.
 - `packs/…`: blobs, many to an object, with an index at its beginning (objects.py).
-- `condemned/…`: which packs a clean-up is about to remove (sweep.py).
+- `condemned/…`: the packs that a clean-up is about to remove (sweep.py).
 
-What was put is in the packs of the machine first, as ever. `share` brings it here before a record names it.
+New content first goes to the packs of the machine. `share` copies it here before a record names it.
 """
 
 from takeback.storage.content.bucket.client import Bucket

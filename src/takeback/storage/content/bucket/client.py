@@ -1,4 +1,4 @@
-"""The way to a bucket: a few calls, each tried again for a while where the way is lost."""
+"""A client for a bucket: a few calls, each retried for a while if the connection is lost."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 _used_by = 0
 
-# What is tried again is tried by us, so that it is counted and ends in time.
+# We do the retries ourselves, so that they are counted and end in time.
 _NO_RETRIES = {"max_retries": 0}
 _LIMITS = {"connect_timeout": "5s", "timeout": "120s", "allow_http": True}
 
 
 class Bucket:
-    """A folder in a bucket. Objects are made once, read, listed and removed; none is ever changed."""
+    """A folder in a bucket. Objects are created once, read, listed and removed, but never changed."""
 
     def __init__(
         self,
@@ -37,17 +37,17 @@ class Bucket:
         *,
         patience_s: float | None = None,
     ) -> None:
-        """`options` are those of the driver by their names there, such as aws_access_key_id."""
+        """`options` are the driver's own, such as aws_access_key_id."""
         self.name = called(address)
         self.requests: Counter[str] = Counter()
-        """How often it was asked for what."""
+        """The number of requests of each kind."""
         self._patience_s = PATIENCE_S if patience_s is None else patience_s
         self._driver, errors = driver()
         self._error, self._there = errors.BaseError, errors.AlreadyExistsError
         self._store = _opened(address, folder, options or {})
 
     def create(self, path: str, data: bytes) -> bool:
-        """Make an object. False where there is one of this name, which then stays as it is."""
+        """Create an object. Return False if the name is taken; that object stays as it is."""
         try:
             self._ask(
                 "put", lambda: self._driver.put(self._store, path, data, mode="create", use_multipart=False)
@@ -57,7 +57,7 @@ class Bucket:
         return True
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes | None:
-        """An object, or a part of it as far as there is one; None where there is none."""
+        """Return an object, or the part of it that exists; None if there is no such object."""
 
         def get() -> bytes:
             if end is None:
@@ -70,8 +70,11 @@ class Bucket:
             return None
 
     def read_parts(self, path: str, parts: Sequence[tuple[int, int]]) -> list[bytes] | None:
-        """Parts of an object, by their beginnings and ends; those that are close together come at once."""
-        asked = [part for part in parts if part[0] < part[1]]  # of an empty blob there is nothing to ask for
+        """Return parts of an object, given by start and end; None if it is gone.
+
+        Nearby parts are read in one request.
+        """
+        asked = [part for part in parts if part[0] < part[1]]  # an empty blob needs no request
         starts, ends = [start for start, _ in asked], [end for _, end in asked]
         try:
             found = self._ask(
@@ -83,7 +86,7 @@ class Bucket:
         return [got.get(part, b"") for part in parts]
 
     def list(self, under: str) -> dict[str, int]:
-        """The objects below a folder with their sizes, as of now."""
+        """Return the objects below a folder, with their sizes."""
         found = self._ask(
             "list",
             lambda: [one for some in self._driver.list(self._store, prefix=under) for one in some],
@@ -91,7 +94,7 @@ class Bucket:
         return {str(one["path"]): int(one["size"]) for one in found}
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove objects. What is gone already counts as removed."""
+        """Remove objects. An object that is already gone counts as removed."""
         for path in paths:
             try:
                 self._ask("delete", partial(self._driver.delete, self._store, path))
@@ -118,24 +121,24 @@ class Bucket:
 
 
 def _refuse_fork() -> None:
-    """The driver works with threads, which a fork does not have: it would wait for them for ever."""
+    """Raise BackendError in a forked process: the driver's threads do not survive a fork, so it would hang."""
     global _used_by
     _used_by = _used_by or os.getpid()
     if _used_by != os.getpid():
         raise BackendError(
-            "the bucket cannot be used in a process that was forked from one that has used it. " + SAFE,
-            hint='start the process anew: multiprocessing.set_start_method("spawn"), or a command',
+            "the bucket cannot be used in a fork of a process that has used it. " + SAFE,
+            hint='start a new process instead: multiprocessing.set_start_method("spawn"), or a command',
         )
 
 
 def called(address: str) -> str:
-    """A bucket as it is told to people."""
+    """Return the name of a bucket for messages."""
     given = urlsplit(address)
     return f"the bucket {given.netloc}" if given.scheme == "s3" else f"the folder {unquote(given.path)}"
 
 
 def driver() -> tuple[Any, Any]:
-    """obstore, which is an extra, and its errors."""
+    """Return obstore, an optional dependency, and its errors."""
     try:
         import obstore
         from obstore import exceptions
@@ -155,7 +158,7 @@ def _opened(address: str, folder: str, options: Mapping[str, str]) -> Any:
     if given.scheme == "file" and place and not given.netloc:
         return LocalStore(f"/{place}", mkdir=True)
     if given.scheme != "s3" or not given.netloc or given.query or "@" in given.netloc:
-        raise UsageError("that is no address of a bucket; nothing was done", hint="s3://bucket/folder")
+        raise UsageError("that is not the address of a bucket; nothing was done", hint="s3://bucket/folder")
     return S3Store(
         given.netloc,
         prefix=place or None,

@@ -1,4 +1,4 @@
-"""What the errors of a bucket mean to a user: what failed, how the world is now, what to do next."""
+"""Translation of a bucket's errors for users: what failed, how the world is now, what to do next."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from takeback.errors import BackendError
 
-SAFE = "Nothing was recorded or changed; what was put here is safe on this machine"
+SAFE = "Nothing was recorded or changed; the content is safe on this machine"
 
 _AWAY = frozenset({408, 429, 500, 502, 503, 504})
 _FULL = (
@@ -27,11 +27,11 @@ _CREDENTIALS = (
     "CredentialsNotSupported",
 )
 _NO_CREDENTIALS = ("169.254.169.254", "169.254.170.2")
-"""Who is asked for credentials where nobody gave any: the machine, if it is one of Amazon's."""
+"""The driver asks these addresses if no credentials are given: the metadata service of Amazon's machines."""
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the way there is lost, or the server for the moment: worth another try."""
+    """Return True if the connection or the server is gone for the moment, so that a retry may help."""
     said = str(error)
     if is_full(said) or any(address in said for address in _NO_CREDENTIALS):
         return False
@@ -44,7 +44,7 @@ def is_full(said: str) -> bool:
 
 
 def explain(error: BaseException, name: str, world: str = SAFE) -> BackendError:
-    """Translate at the port. `name` is that of the bucket; there is no secret in what servers say."""
+    """Translate an error of the driver. `name` is the bucket's; servers' messages contain no secrets."""
     said = str(error)
     code = _found(r"<Code>(\w+)</Code>", said)
     status, text = _status(said), _text(said)
@@ -56,28 +56,28 @@ def explain(error: BaseException, name: str, world: str = SAFE) -> BackendError:
     if is_full(said):
         return BackendError(
             f"{name} is full: {text}. {world}",
-            hint="make room (`takeback gc` removes what is not needed any more) or raise its quota, and try again",
+            hint="free some space (`takeback gc` removes what is no longer needed) or raise its quota, and try again",
             retryable=True,
         )
     if code == "NoSuchBucket":
         return BackendError(
             f"{name} does not exist. {world}",
-            hint="make the bucket, or see its name in the settings and AWS_ENDPOINT_URL",
+            hint="create the bucket, or check its name in the settings and AWS_ENDPOINT_URL",
         )
     if code in _CREDENTIALS or status == 401:
         return BackendError(
-            f"{name} lets nobody in with these credentials: {text}. {world}",
-            hint="see AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_PROFILE",
+            f"{name} rejected these credentials: {text}. {world}",
+            hint="check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_PROFILE",
         )
     if status == 403 or "Permission denied" in said:
         return BackendError(
-            f"{name} does not permit it: {text}. {world}",
-            hint="these credentials need to list, read, write and delete objects there",
+            f"{name} denied access: {text}. {world}",
+            hint="these credentials need permission to list, read, write and delete objects there",
         )
     if status >= 500:
         return BackendError(
-            f"{name} answers that it failed: {text}. {world}",
-            hint="see its log and whether it is full; try again when it is well",
+            f"{name} reports an internal error: {text}. {world}",
+            hint="check its log and its free space, and try again later",
             retryable=True,
         )
     if is_lost(error):
@@ -86,7 +86,7 @@ def explain(error: BaseException, name: str, world: str = SAFE) -> BackendError:
             hint="try again when it answers; AWS_ENDPOINT_URL says where it is",
             retryable=True,
         )
-    return BackendError(f"{name} refused: {text}. {world}", hint="see the settings of the bucket")
+    return BackendError(f"{name} refused: {text}. {world}", hint="check the settings of the bucket")
 
 
 def _status(said: str) -> int:
@@ -94,7 +94,7 @@ def _status(said: str) -> int:
 
 
 def _text(said: str) -> str:
-    """The shortest form of what it says: the server's own words, else the end of the first line."""
+    """Return the server's own message in short; without one, the end of the first line."""
     code, message = _found(r"<Code>(\w+)</Code>", said), _found(r"<Message>([^<]*)</Message>", said)
     if code:
         return f"{code} ({message})" if message else code

@@ -1,4 +1,4 @@
-"""Bringing blobs from the bucket into the packs of this machine."""
+"""Fetching blobs from the bucket into the packs of this machine."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from takeback.storage.content.bucket.sharing import SharedStore
 
 WHOLE_BYTES_MAX = 4 << 20
-"""An object of this size is read as a whole where one blob is wanted: the next one wanted is likely in it."""
+"""An object up to this size is read whole even for one blob: the next wanted blob is likely in it too."""
 
 FETCHED = crash_points.crash_point("fetch-read")
 KEPT = crash_points.crash_point("fetch-kept")
 
 
 class Fetching:
-    """Reads from the bucket, and keeps what it read where nobody has to be waited for."""
+    """Reads from the bucket, and keeps what it read if that needs no waiting."""
 
     def __init__(self, store: SharedStore, lock: Lock) -> None:
         self._store = store
         self._lock = lock
         self._last: dict[bytes, bytes] = {}
-        """What came with the last one: without the lock it cannot be kept, and is likely wanted next."""
+        """The blobs read last, if they could not be kept for want of the lock: one of them is likely wanted next."""
 
     def get(self, digest: bytes) -> bytes | None:
-        """One blob, proved; None where no object has a sound one."""
+        """Return one blob, verified; None if no object has an intact copy."""
         if digest in self._last:
             return self._last[digest]
         for found in self._store.known.places(digest):
@@ -47,7 +47,7 @@ class Fetching:
         return None
 
     def fetch(self, digests: Collection[bytes], progress: Progress) -> set[bytes]:
-        """Bring all of these here; gives those that no object has. Under the lock."""
+        """Fetch all of these, under the lock. Return those that no object has."""
         wanted, gone = set(digests), set()
         while wanted:
             by_object: dict[str, list[ObjectRow]] = defaultdict(list)
@@ -64,12 +64,12 @@ class Fetching:
                     self._store.put_named(digest, data)
                     wanted.discard(digest)
                 self._store.sync()
-                gone.add(name)  # what it did not give, it will not give
+                gone.add(name)  # the blobs it failed to deliver must come from another object
         crash_points.reach(KEPT)
         return wanted
 
     def _read(self, name: str, rows: list[ObjectRow]) -> Iterator[tuple[bytes, bytes]]:
-        """The sound ones of these blobs of an object."""
+        """Yield the intact ones among these blobs of an object."""
         parts = self._store.bucket.read_parts(name, [(row.offset, row.end) for row in rows])
         crash_points.reach(FETCHED)
         for row, stored in zip(rows, parts or (), strict=False):
@@ -80,7 +80,7 @@ class Fetching:
             yield row.digest, data
 
     def _keep(self, read: dict[bytes, bytes]) -> bool:
-        """Put these into the packs, if nobody else is writing there now."""
+        """Put these into the packs. Return False if another process is writing there now."""
         with self._lock.tried() as held:
             if not held:
                 return False
@@ -89,5 +89,5 @@ class Fetching:
                     self._store.put_named(digest, data)
                 self._store.sync()
             except BackendError:
-                return False  # a full disk keeps nobody from reading
+                return False  # a full disk does not keep anyone from reading
             return True

@@ -1,4 +1,4 @@
-"""Learning what is in the bucket: one list, and the indexes of the objects that are new."""
+"""Learning what the bucket contains: one listing, and the indexes of new objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from takeback.storage.content.bucket.local_index import Listed
 PACKS, CONDEMNED, FORMAT = "packs", "condemned", "format"
 VERSION = 1
 FIRST_BYTES = 64 << 10
-"""What is read of an object at first: its index, if it has no more than some thousand blobs."""
+"""The part of an object that is read first: its index, unless it has more than about a thousand blobs."""
 AT_ONCE = 8
 
 T = TypeVar("T")
@@ -27,16 +27,16 @@ R = TypeVar("R")
 
 
 class About(msgspec.Struct, frozen=True):
-    """The object `format`: what the others are."""
+    """The object `format`, which describes the others."""
 
     format: int
     sealed: bool
     check: str = ""
-    """Differs for two keys."""
+    """Differs between keys."""
 
 
 class Listing(NamedTuple):
-    """What there is in the bucket at one moment."""
+    """The content of the bucket at one moment."""
 
     packs: dict[str, int]
     markers: tuple[str, ...]
@@ -44,13 +44,13 @@ class Listing(NamedTuple):
 
 
 def begin(bucket: Bucket, seal: Seal) -> None:
-    """See that the folder is of this format and this key, and make it so where it is new."""
+    """Make sure that the folder has this format and key; start it if it is new."""
     if not refuse_unlike(bucket, seal) and not bucket.create(FORMAT, msgspec.json.encode(_about(seal))):
-        refuse_unlike(bucket, seal)  # another one was faster
+        refuse_unlike(bucket, seal)  # another process was first
 
 
 def refuse_unlike(bucket: Bucket, seal: Seal) -> bool:
-    """Refuse a folder of a newer format or another key; says whether there is one at all."""
+    """Raise an error for a newer format or another key. Return whether the folder exists at all."""
     if (found := bucket.read(FORMAT)) is None:
         return False
     about = msgspec.json.decode(found, type=About)
@@ -69,22 +69,22 @@ def _about(seal: Seal) -> About:
 
 
 def look(bucket: Bucket) -> Listing:
-    """List the bucket: first what is condemned, then what there is.
+    """List the bucket: first what is condemned, then the packs.
 
-    The other way round a pack could be seen that is removed, and what condemned it forgotten, in between.
+    In the other order a pack could be listed that is then removed together with its marker, so that it looks sound.
     """
     markers = tuple(bucket.list(CONDEMNED))
     condemned: set[str] = set()
     for marker in markers:
-        said = bucket.read(marker)
-        condemned.update(msgspec.json.decode(said, type=list[str]) if said else ())
+        names = bucket.read(marker)
+        condemned.update(msgspec.json.decode(names, type=list[str]) if names else ())
     return Listing(bucket.list(PACKS), markers, frozenset(condemned))
 
 
 def learn(
     bucket: Bucket, seal: Seal, listing: Listing, known: Collection[str], progress: Progress
 ) -> Iterator[Listed]:
-    """The objects of a listing that are not known, with what is in them."""
+    """Yield the unknown objects of a listing, with their indexes."""
     new = [name for name in listing.packs if name not in known]
     told = progress("Looking at what is in the bucket", new, len(new)) if len(new) > AT_ONCE else new
     for listed in at_once(lambda name: index_of(bucket, seal, name, listing.packs[name]), told):
@@ -93,7 +93,7 @@ def learn(
 
 
 def index_of(bucket: Bucket, seal: Seal, name: str, size: int) -> Listed | None:
-    """What is in an object; None where it is gone."""
+    """Return the index of an object; None if it is gone."""
     data = bucket.read(name, 0, min(size, FIRST_BYTES)) if size else b""
     if data is None:
         return None
@@ -107,7 +107,7 @@ def index_of(bucket: Bucket, seal: Seal, name: str, size: int) -> Listed | None:
 
 
 def at_once(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """The results in order, some of them worked on at once; never many more than are asked for."""
+    """Yield the results in order, working on a few items in parallel, and hardly ahead of the caller."""
     waiting = iter(items)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         running = [pool.submit(work, item) for item in islice(waiting, AT_ONCE)]

@@ -1,10 +1,10 @@
-"""What this machine knows of the bucket: which blobs are in which object, and what of its own packs is there.
+"""What this machine knows about the bucket: which object has which blobs, and how much of its own packs is there.
 
     <state>/bucket-NAME.db
 
-All of it is derived, and is made again by listing the bucket. What makes it more than a cache is the ticket: the
-lease under which the list was made. While it is held no clean-up has removed anything that is listed here (sweep.py).
-Ticket and list are therefore replaced together, in one transaction.
+All of it is derived, and can be rebuilt by listing the bucket. The ticket makes it more than a cache: the lease
+under which the listing was made. While the ticket is held, no clean-up has removed anything listed here (sweep.py).
+So ticket and listing are replaced together, in one transaction.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from takeback.system import at_fork
 from takeback.system.private_files import private_file
 
 TICKETS = f"{RESERVED}blobs/"
-"""Leases under which content of the bucket may be named. A clean-up ends all of them before it removes anything."""
+"""Leases under which records may name content of the bucket. A clean-up ends them all before it removes anything."""
 
 VERSION = 1
 _BUSY_MS = 10_000
@@ -40,14 +40,14 @@ CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 
 
 class Ticket(NamedTuple):
-    """A lease of the journal, and what the names of objects begin with that are made under it."""
+    """A lease of the journal, and the prefix of the names of objects created under it."""
 
     fence: int
     salt: bytes
 
 
 class BlobLocation(NamedTuple):
-    """An object in the bucket, and where in it a blob is."""
+    """An object in the bucket, and the position of a blob in it."""
 
     object: str
     bytes: int
@@ -55,7 +55,7 @@ class BlobLocation(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """An object of the bucket that was not known before."""
+    """An object of the bucket that was unknown before."""
 
     name: str
     bytes: int
@@ -75,7 +75,7 @@ class LocalIndex(at_fork.ConnectionHolder):
                 self._open = self._opened()
             except (apsw.NotADBError, apsw.CorruptError):
                 for file in path.parent.glob(f"{path.name}*"):
-                    file.unlink()  # all of it can be learned again
+                    file.unlink()  # all of it can be rebuilt
                 self._open = self._opened()
         at_fork.watch(self)
 
@@ -86,14 +86,14 @@ class LocalIndex(at_fork.ConnectionHolder):
         return self._open
 
     def hold_still(self) -> None:
-        """For `forks`: a connection does not go over into a child."""
+        """Close the connection before a fork, so that the child does not inherit it."""
         self._lock.acquire()
-        self._let_go()
+        self._disconnect()
 
     def go_on(self) -> None:
         self._lock.release()
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         db, self._open = self._open, None
         if db is not None:
             db.close()
@@ -119,7 +119,7 @@ class LocalIndex(at_fork.ConnectionHolder):
         except apsw.Error as error:
             raise BackendError(
                 f"{self._path} cannot be used: {error}. Nothing was recorded",
-                hint="see whether the disk is full; the file can be removed, and is then made again from the bucket",
+                hint="check the disk's free space; if the file is removed, it is rebuilt from the bucket",
                 retryable=True,
             ) from error
 
@@ -149,14 +149,14 @@ class LocalIndex(at_fork.ConnectionHolder):
             _note(db, name, value)
 
     def ticket(self) -> Ticket | None:
-        """What names may rely on what is known; None before the first."""
+        """Return the ticket under which records may rely on this index; None before the first."""
         found = dict(self._rows("SELECT name, value FROM facts WHERE name IN ('fence', 'salt')"))
         return Ticket(found["fence"], found["salt"]) if len(found) == 2 else None
 
     # Blobs
 
     def places(self, digest: bytes) -> list[BlobLocation]:
-        """Where a blob is; last where it will be removed."""
+        """Return where a blob is, condemned objects last."""
         found = self._rows(
             "SELECT name, bytes, digest, offset, stored, raw, codec FROM blobs JOIN objects ON id = object "
             "WHERE digest = ? ORDER BY condemned",
@@ -165,7 +165,7 @@ class LocalIndex(at_fork.ConnectionHolder):
         return [BlobLocation(name, size, ObjectRow(*row)) for name, size, *row in found]
 
     def has(self, digest: bytes) -> bool:
-        """Whether it is there to stay."""
+        """Return True if an object that is not condemned has it."""
         query = "SELECT 1 FROM blobs JOIN objects ON id = object WHERE digest = ? AND NOT condemned LIMIT 1"
         return bool(self._rows(query, digest))
 
@@ -173,7 +173,7 @@ class LocalIndex(at_fork.ConnectionHolder):
         return {digest for digest in digests if not self.has(digest)}
 
     def rows_of(self, name: str) -> list[ObjectRow]:
-        """What is in an object."""
+        """Return the blobs of an object."""
         query = (
             "SELECT digest, offset, stored, raw, codec FROM blobs JOIN objects ON id = object WHERE name = ? "
             "ORDER BY offset"
@@ -181,7 +181,7 @@ class LocalIndex(at_fork.ConnectionHolder):
         return [ObjectRow(*row) for row in self._rows(query, name)]
 
     def contents(self) -> Iterator[tuple[str, bytes, int]]:
-        """Every blob that is there to stay: its object, its digest and how long it is; the oldest objects first."""
+        """Yield every blob that is not condemned: object, digest and stored length; oldest objects first."""
         query = (
             "SELECT name, digest, stored FROM blobs JOIN objects ON id = object "
             "WHERE NOT condemned ORDER BY object"
@@ -191,7 +191,7 @@ class LocalIndex(at_fork.ConnectionHolder):
     # Objects
 
     def objects(self) -> dict[str, int]:
-        """Those that are there to stay, with their sizes."""
+        """Return the objects that are not condemned, with their sizes."""
         return dict(self._rows("SELECT name, bytes FROM objects WHERE NOT condemned"))
 
     def condemned(self) -> list[str]:
@@ -204,7 +204,7 @@ class LocalIndex(at_fork.ConnectionHolder):
         return {name for (name,) in self._rows("SELECT name FROM objects")}
 
     def add(self, made: Listed, under: Ticket) -> None:
-        """Take in an object that was made under this ticket. If another one holds by now, nothing happens."""
+        """Add an object that was created under this ticket. Do nothing if the ticket has changed since."""
         with self._writing() as db:
             if self.ticket() == under:
                 _insert(db, made)
@@ -218,10 +218,10 @@ class LocalIndex(at_fork.ConnectionHolder):
         before: Ticket | None,
         now: Ticket | None,
     ) -> bool:
-        """Replace what is known by a listing that was made after `before` was read; says whether anything is gone.
+        """Replace the index by a listing made after `before` was read. Return True if anything is gone.
 
-        With `now` the listing was made under that ticket, which holds from here on. Else a listing that is older
-        than the present ticket is worth nothing, and is left.
+        With `now`, the listing was made under that ticket, which is valid from here on. Otherwise a listing older
+        than the present ticket is ignored.
         """
         with self._writing() as db:
             if now is None and self.ticket() != before:
@@ -237,7 +237,7 @@ class LocalIndex(at_fork.ConnectionHolder):
                 db.execute("DELETE FROM objects WHERE name = ?", (name,))
             db.executemany("UPDATE objects SET condemned = 1 WHERE name = ?", [(name,) for name in condemned])
             if gone or doomed:
-                # What was sent may be among it: everything of this machine is looked at again.
+                # Content sent earlier may be among what is gone, so all packs of this machine are checked again.
                 db.execute("DELETE FROM sent")
             if now is not None:
                 _note(db, "fence", now.fence)
@@ -247,11 +247,11 @@ class LocalIndex(at_fork.ConnectionHolder):
     # Packs of this machine
 
     def sent(self) -> dict[int, int]:
-        """Up to where each pack is known to be in the bucket."""
+        """Return up to where each pack is known to be in the bucket."""
         return dict(self._rows("SELECT pack, end FROM sent"))
 
     def note_sent(self, ends: Mapping[int, int], packs: Collection[int], under: Ticket) -> None:
-        """These packs are in the bucket up to there; others than `packs` are not here any more."""
+        """Record up to where packs are in the bucket. Forget all packs but `packs`, which exist here."""
         with self._writing() as db:
             if self.ticket() != under:
                 return
@@ -262,7 +262,7 @@ class LocalIndex(at_fork.ConnectionHolder):
     def close(self) -> None:
         at_fork.unwatch(self)
         with self._lock:
-            self._let_go()
+            self._disconnect()
 
 
 def _note(db: apsw.Connection, name: str, value: Any) -> None:

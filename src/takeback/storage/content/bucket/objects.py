@@ -1,13 +1,13 @@
-"""The bytes of an object with blobs: a head, an index, then the blobs as they are in packs.
+"""The bytes of an object with blobs: a head, an index, then the blobs as stored in packs.
 
     head   = "takebackobjt", version u32, 1 if sealed u32, rows u32, bytes of the index u32, crc32 of these 28 bytes
              and the index u32                                                                      32 bytes
     index  = rows: digest 32 bytes, offset u32, stored length u32, raw length u32, codec u8, 3 zero bytes (48 each);
-             sealed as a whole, where there is a key
-    blobs  = compressed as the codec says (packs/record.py), each sealed by itself where there is a key
+             encrypted as a whole if there is a key
+    blobs  = compressed as the codec says (packs/record.py), each encrypted separately if there is a key
 
-All numbers are little-endian; offsets count from the beginning of the object. So a machine that knows nothing learns
-with one short request what is in an object, and reads one blob with another.
+All numbers are little-endian; offsets count from the beginning of the object. So a machine without an index learns
+the content of an object with one short request, and reads one blob with another.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _ROW = Struct("<32sIIIB3x")
 HEAD_BYTES, ROW_BYTES = _HEAD.size + _CRC.size, _ROW.size
 
 Piece = tuple[PackRecord, bytes]
-"""A record of a pack, and its payload as it is stored there."""
+"""A record of a pack, and its payload as stored there."""
 
 
 class ObjectRow(NamedTuple):
-    """Where a blob is in an object."""
+    """The position of a blob in an object."""
 
     digest: bytes
     offset: int
@@ -47,18 +47,18 @@ class ObjectRow(NamedTuple):
 
 
 class Damaged(Exception):
-    """It is not what was written. The text says what is wrong."""
+    """An object that is not what was written. The text says what is wrong."""
 
 
 def name_of(digests: Sequence[bytes], salt: bytes, seal: Seal) -> str:
-    """The name of an object with these blobs: the same for the same ones, while the salt is."""
+    """Return the name of an object with these blobs. It depends on the digests and the salt alone."""
     return f"packs/{salt.hex()}-{seal.name(salt + b''.join(sorted(digests)))}"
 
 
 def build(name: str, pieces: Sequence[Piece], seal: Seal) -> tuple[bytes, list[ObjectRow]]:
-    """The bytes of an object, and its index."""
+    """Return the bytes of an object, and its index."""
     payloads = [seal.close(payload, found.digest) for found, payload in pieces]
-    # A seal is of the same length whatever it seals, so an index of zeros tells how long the index will be.
+    # Encryption adds a fixed number of bytes, so a dummy index of zeros has the length of the real one.
     at = HEAD_BYTES + len(seal.close(bytes(ROW_BYTES * len(pieces)), b""))
     rows = []
     for (found, _), payload in zip(pieces, payloads, strict=True):
@@ -70,7 +70,7 @@ def build(name: str, pieces: Sequence[Piece], seal: Seal) -> tuple[bytes, list[O
 
 
 def index_end(data: bytes, name: str) -> int:
-    """Where the index ends, by the head that these bytes begin with."""
+    """Return where the index ends, from the head at the start of these bytes."""
     if len(data) < HEAD_BYTES:
         raise Damaged("it is too short")
     magic, version, _, rows, index_bytes = _HEAD.unpack_from(data)
@@ -87,12 +87,12 @@ def index_end(data: bytes, name: str) -> int:
 
 
 def index(data: bytes, name: str, seal: Seal) -> list[ObjectRow]:
-    """The index of an object that these bytes, at least up to the end of it, begin."""
+    """Return the index of an object, from its first bytes, which must include the whole index."""
     end = index_end(data, name)
     if len(data) < end:
-        raise Damaged("its index is cut short")
+        raise Damaged("its index is truncated")
     if _CRC.unpack_from(data, _HEAD.size)[0] != crc32(data[HEAD_BYTES:end], crc32(data[: _HEAD.size])):
-        raise Damaged("the checksum of its index does not hold")
+        raise Damaged("the checksum of its index does not match")
     try:
         opened = seal.open(data[HEAD_BYTES:end], name.encode())
     except ValueError as error:
@@ -103,7 +103,7 @@ def index(data: bytes, name: str, seal: Seal) -> list[ObjectRow]:
 
 
 def piece(row: ObjectRow, stored: bytes, seal: Seal) -> tuple[Piece, bytes]:
-    """A blob as it is in packs, and its bytes, proved by their name."""
+    """Return a blob as stored in packs, and its plain bytes, verified against the digest."""
     try:
         payload = seal.open(stored, row.digest)
         found = PackRecord(0, row.codec, row.raw_bytes, len(payload), row.digest)

@@ -1,8 +1,8 @@
 """The content store of a machine that shares: its own packs, and a bucket behind them.
 
-What is put goes to the packs, as ever. `share` sends what is in the packs and not in the bucket; it is asked before a
-record names content, so that a record never names what other machines could not find. What is not here is read from
-the bucket, proved, and kept in the packs.
+New content goes to the packs. `share` sends what is in the packs but not in the bucket. It is called before a
+record names content, so that a record never names content that other machines cannot find. Content that is missing
+here is read from the bucket, verified, and kept in the packs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LISTED = crash_points.crash_point("share-listed")
 
 
 class SharedStore(PackStore):
-    """Packs in a folder, and a bucket behind them. The port is that of a `PackStore`."""
+    """Packs in a folder, and a bucket behind them. Has the interface of a `PackStore`."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class SharedStore(PackStore):
         look_again_s: float = LOOK_AGAIN_S,
         **limits: int,
     ) -> None:
-        """`removed` hears that a clean-up elsewhere has removed content that was thought to be there."""
+        """`removed` is called when a clean-up on another machine has removed content that this one relied on."""
         super().__init__(folder, **limits)
         self.known = known
         self.seal = seal
@@ -81,12 +81,12 @@ class SharedStore(PackStore):
         self._look_again_s = look_again_s
         self._looked_at: float | None = None
         self._relied: tuple[set[bytes], set[bytes]] = (set(), set())
-        """What was said to be there and is not on this machine: before the last `share`, and since."""
+        """Blobs only in the bucket that callers were told exist: before the last `share`, and since."""
         self._sharing = threading.RLock()
 
     @property
     def bucket(self) -> Bucket:
-        """The way to the bucket, of the right format and key. Nothing is asked of it before it is needed."""
+        """The bucket, checked for format and key. It is not contacted before it is needed."""
         with self._sharing:
             if self._bucket is None:
                 bucket = self._open_bucket()
@@ -114,17 +114,18 @@ class SharedStore(PackStore):
         self.look_anew()
 
     def look_anew(self) -> tuple[Ticket, Listing]:
-        """Take another ticket, and look at all that is in the bucket."""
+        """Take a new ticket, and list the whole bucket."""
         with self._sharing:
             bucket, salt = self.bucket, secrets.token_bytes(_SALT_BYTES)
             lease = self.leases().acquire(f"{TICKETS}{salt.hex()}", Holder(), TICKET_S)
             if isinstance(lease, Blocked):
                 raise BackendError(
-                    f"{lease.by[0].name} is locked, so no content can be shared; nothing was recorded",
+                    f"{lease.by[0].name} is locked, so content cannot be shared; nothing was recorded",
                     hint=f"takeback locks release {lease.by[0].name}",
                 )
             crash_points.reach(TICKET_TAKEN)
-            # The list comes after the ticket: whatever is condemned by then is seen, and later on the ticket ends.
+            # List after taking the ticket: the listing shows all that is condemned by then, and a later clean-up
+            # ends the ticket.
             ticket = Ticket(lease.fence, salt)
             found = listing.look(bucket)
             self._take_in(found, ticket)
@@ -132,7 +133,7 @@ class SharedStore(PackStore):
             return ticket, found
 
     def _unsent(self) -> list[tuple[Pack, int]]:
-        """The packs that are not in the bucket up to their end, and from where on they are not."""
+        """Return the packs that are not in the bucket up to their end, and from where on."""
         with self._lock:
             self._refresh()
             packs = list(self._view.packs.values())
@@ -161,7 +162,7 @@ class SharedStore(PackStore):
         self._note_sent(ends, ticket)
 
     def _records(self, unsent: list[tuple[Pack, int]]) -> Iterator[objects.Piece | Pack]:
-        """What the bucket lacks of these packs; after the last record of a pack the pack itself."""
+        """Yield the records of these packs that the bucket lacks, and each pack itself after its last record."""
         seen: set[bytes] = set()
         for pack, start in unsent:
             try:
@@ -173,16 +174,16 @@ class SharedStore(PackStore):
                             seen.add(item.digest)
                             yield item, file.stored(item)
             except FileNotFoundError:
-                continue  # a clean-up has moved what is live into another pack, which has its turn
+                continue  # a clean-up moved the live blobs into another pack, which is handled too
             yield pack
 
     def upload(self, pieces: list[objects.Piece], ticket: Ticket) -> None:
-        """Make an object of these, and know it."""
+        """Create an object with these blobs, and add it to the index."""
         name = objects.name_of([found.digest for found, _ in pieces], ticket.salt, self.seal)
         data, rows = objects.build(name, pieces, self.seal)
         made = Listed(name, len(data), rows)
         if not self.bucket.create(name, data):
-            # Only an earlier attempt of ours could have made it, whose answer was lost. Its bytes are looked at.
+            # Only an earlier attempt of ours, whose answer was lost, can have created it. Check its content.
             made = self._made_before(name, {row.digest for row in rows})
         crash_points.reach(SENT)
         self.known.add(made, ticket)
@@ -207,7 +208,7 @@ class SharedStore(PackStore):
     # Looking
 
     def look(self) -> Listing:
-        """See what is in the bucket now."""
+        """List the bucket and update the index."""
         before = self.known.ticket()
         found = listing.look(self.bucket)
         self._take_in(found, None, before)
@@ -221,9 +222,9 @@ class SharedStore(PackStore):
             self._removed()
 
     def _secure(self, ticket: Ticket) -> None:
-        """The record that is about to be written may name what was said to be in the bucket alone: it has to stay.
+        """Make sure that blobs which are only in the bucket stay there: the next record may name them.
 
-        What is condemned is copied. What was removed meanwhile is not named.
+        Condemned ones are copied. If some were already removed, raise BackendError.
         """
         doomed = self.known.lacks(super().missing(self._relied[0] | self._relied[1]))
         if not doomed:
@@ -232,14 +233,14 @@ class SharedStore(PackStore):
         if gone:
             self._relied = (set(), set())
             raise BackendError(
-                f"{len(gone)} contents that were only in {self.bucket.name} were removed by a clean-up on another "
-                "machine meanwhile; nothing was recorded",
+                f"a clean-up on another machine removed {len(gone)} blobs that were only in {self.bucket.name}; "
+                "nothing was recorded",
                 hint="try again",
                 retryable=True,
             )
 
     def _look_again(self) -> bool:
-        """Look, unless that was a moment ago; says whether it did."""
+        """List the bucket, unless that was done a moment ago. Return True if it was listed."""
         if self._looked_at is not None and time.monotonic() < self._looked_at + self._look_again_s:
             return False
         self.look()
@@ -251,7 +252,7 @@ class SharedStore(PackStore):
         try:
             return super().get(digest)
         except CorruptionError:
-            # Gone or damaged here: another one may have it.
+            # Gone or damaged here, but the bucket may have it.
             found = self._fetching.get(digest)
             if found is None and self._look_again():
                 found = self._fetching.get(digest)
@@ -284,7 +285,7 @@ class SharedStore(PackStore):
         if gone := self._fetching.fetch(wanted, progress):
             raise lost(gone.pop())
 
-    # Keeping house
+    # Housekeeping
 
     def check_shared(
         self, live: Collection[bytes], *, deep: bool = False, progress: Progress = silent
@@ -308,7 +309,7 @@ class SharedStore(PackStore):
 
 
 def _is_sound(file: PackFile, item: PackRecord) -> bool:
-    """Whether it is what it was. What is damaged here is damaged for others, too: they are not told otherwise."""
+    """Return True if a record is undamaged. A damaged one must not be shared as if it were sound."""
     try:
         file.prove(item)
     except ValueError:

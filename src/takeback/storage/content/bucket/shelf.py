@@ -1,6 +1,8 @@
-"""Bytes under names of their own, beside the packs: for what is no content of a record. No clean-up looks at them.
+"""Data that is not the content of a record, under its own names beside the packs.
 
-stored = blake3 of the bytes (32 bytes), the bytes; sealed as a whole where there is a key
+No clean-up touches it.
+
+stored = blake3 of the bytes (32 bytes), the bytes; encrypted as a whole if there is a key
 """
 
 from __future__ import annotations
@@ -18,20 +20,20 @@ _PROOF_BYTES = 32
 
 
 class BucketShelf:
-    """What was put never changes."""
+    """Objects that never change once they are written."""
 
     def __init__(self, bucket: Callable[[], Bucket], seal: Seal) -> None:
         self._bucket = bucket
         self._seal = seal
 
     def put_new(self, name: str, data: bytes) -> None:
-        """Put them there, unless they are there. Durable when this returns."""
+        """Store the bytes, unless the name exists. Durable when this returns."""
         self._bucket().create(
             f"{_FOLDER}/{name}", self._seal.close(blake3(data).digest() + data, name.encode())
         )
 
     def get(self, name: str) -> bytes:
-        """What was put there, unchanged; raises CorruptionError where it is not."""
+        """Return the bytes stored under a name. Raise CorruptionError if they are damaged, ContentGone if missing."""
         bucket = self._bucket()
         stored = bucket.read(f"{_FOLDER}/{name}")
         if stored is None:
@@ -51,7 +53,7 @@ class BucketShelf:
         return data
 
     def names(self, under: str) -> Iterable[str]:
-        """All names that begin so."""
+        """Return all names that begin with `under`."""
         folder = f"{_FOLDER}/{under}".rpartition("/")[0]
         found = (path.removeprefix(f"{_FOLDER}/") for path in self._bucket().list(folder))
         return [name for name in found if name.startswith(under)]

@@ -1,17 +1,17 @@
-"""Removing from the bucket what nobody needs, while other machines may write.
+"""Removing unneeded objects from the bucket, while other machines may write.
 
 A machine may name a blob that it found in the bucket; a clean-up elsewhere must not remove it at the same moment.
-What keeps them apart is the ticket: a lease in the journal, without which no append that names content succeeds.
+The ticket keeps them apart: a lease in the journal, without which no append that names content succeeds.
 
-1. Condemn: an object `condemned/…` names the packs that are to go. Whoever lists the bucket from now on does not rely
-   on them.
-2. End all tickets. An append under one of them comes before this, and is seen in step 3; or it is refused, and its
-   machine takes a new ticket and lists the bucket, in this order, so that it sees what is condemned.
-3. See in the journal what is live now, and list the bucket. What is live and only in condemned packs is copied into
+1. Condemn: an object `condemned/…` names the packs to remove. A machine that lists the bucket from now on does not
+   rely on them.
+2. End all tickets. An append under one of them either comes before this, and is seen in step 3; or it is refused,
+   and its machine takes a new ticket and then lists the bucket, so that it sees what is condemned.
+3. Read in the journal what is live now, and list the bucket. What is live and only in condemned packs is copied into
    new ones.
 4. Remove the condemned packs, then the objects that named them.
 
-No step relies on a clock. A clean-up that died leaves condemned packs, which the next one deals with in the same way.
+No step relies on a clock. A clean-up that died leaves condemned packs, which the next one handles in the same way.
 Of two at once, the one that lists later sees what the other has condemned, and copies what both would remove.
 ADR 22 has the proof.
 """
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from takeback.storage.content.bucket.sharing import SharedStore
 
 KEEP_SHARE = 0.5
-"""An object with more live bytes than this is not worth copying."""
+"""The live share above which an object is not worth copying."""
 SMALL_BYTES, SMALL_MAX = 1 << 20, 64
-"""So many small objects are worth being made into large ones: each costs a machine that knows nothing a request."""
+"""More small objects than this are merged into large ones: each costs a machine without an index one request."""
 
 CONDEMNED = crash_points.crash_point("bucket-gc-condemned")
 ENDED = crash_points.crash_point("bucket-gc-ended")
@@ -60,7 +60,7 @@ def sweep(
     thorough: bool,
     progress: Progress,
 ) -> Swept:
-    """Remove what is not live. `again` tells what is live, as the journal says when it is called."""
+    """Remove what is not live. `again` returns what is live at the moment it is called, by the journal."""
     store.share(progress)
     markers, victims = store.look().markers, _victims(store, live, 1.0 if thorough else KEEP_SHARE)
     if not victims and not markers:
@@ -72,7 +72,7 @@ def sweep(
     leases.release([lease.fence for lease in leases.all() if lease.name.startswith(TICKETS)])
     crash_points.reach(ENDED)
     live = again()
-    # Only what this one list shows is dealt with: another clean-up may condemn more meanwhile.
+    # Handle only what this one listing shows: another clean-up may condemn more meanwhile.
     ticket, found = store.look_anew()
     doomed = found.condemned & found.packs.keys()
     doomed_live = [digest for digest in store.known.lacks(live) if store.known.places(digest)]
@@ -90,7 +90,7 @@ def sweep(
 
 
 def _victims(store: SharedStore, live: set[bytes], keep_share: float) -> list[str]:
-    """The objects that are worth removing, by what is live in them."""
+    """Return the objects worth removing, judged by their live content."""
     sizes = store.known.objects()
     live_bytes: Counter[str] = Counter()
     all_bytes: Counter[str] = Counter()
@@ -98,10 +98,10 @@ def _victims(store: SharedStore, live: set[bytes], keep_share: float) -> list[st
     for name, digest, stored_bytes in store.known.contents():
         costs = stored_bytes + ROW_BYTES
         all_bytes[name] += costs
-        if digest in live and digest not in seen:  # one that is there twice counts where it was first
+        if digest in live and digest not in seen:  # a duplicate counts only in the first object that has it
             seen.add(digest)
             live_bytes[name] += costs
-    # Nobody knows what is in one that cannot be read: it stays.
+    # The content of an unreadable object is unknown, so it stays.
     unread = {name for name, _ in store.known.damaged()}
     small = [name for name, size in sizes.items() if size < SMALL_BYTES]
     merged = set(small) if len(small) > SMALL_MAX else set()
@@ -113,14 +113,17 @@ def _victims(store: SharedStore, live: set[bytes], keep_share: float) -> list[st
 
 
 def _pays(live_bytes: int, all_bytes: int, keep_share: float) -> bool:
-    """Whether an object is worth removing: nothing in it is live, or too little."""
+    """Return True if an object is worth removing: nothing in it is live, or too little."""
     return not live_bytes or live_bytes < keep_share * all_bytes
 
 
 def copy(
     store: SharedStore, digests: Collection[bytes], ticket: Ticket, progress: Progress
 ) -> tuple[int, list[Finding], set[bytes]]:
-    """Copy these into new objects: how much it was, and what could not be copied, and why."""
+    """Copy these blobs into new objects.
+
+    Return the bytes copied, the findings, and the blobs that could not be read.
+    """
     batch: list[Piece] = []
     size = copied = 0
     findings: list[Finding] = []

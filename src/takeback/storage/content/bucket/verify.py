@@ -1,4 +1,4 @@
-"""Naming whatever in the bucket is not as it was written, and what live content it lacks. Nothing is changed."""
+"""Reporting damage in the bucket, and live content that it lacks. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def check(
     store: SharedStore, live: Collection[bytes], *, deep: bool, progress: Progress
 ) -> Iterator[Finding]:
-    """Whether the bucket has every live blob; `deep` reads and proves each."""
+    """Check that the bucket has every live blob; `deep` reads and verifies each."""
     store.look()
     place = store.bucket.name
     for name, damage in store.known.damaged():
@@ -33,7 +33,7 @@ def check(
             yield Finding(place, f"the content {text_name(digest)} is not there")
     if not deep:
         return
-    told = progress("Proving what is in the bucket", list(by_object.items()), len(by_object))
+    told = progress("Verifying the bucket", list(by_object.items()), len(by_object))
     for findings in at_once(lambda item: _prove(store, *item), told):
         yield from findings
 

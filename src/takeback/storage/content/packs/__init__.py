@@ -1,14 +1,13 @@
-"""The content store: what was in every file, by its digest, durable before anything refers to it.
+"""The content store: the content of every file, by its digest, durable before anything refers to it.
 
 One folder holds numbered files, all private to their owner:
 
-- `NNNNNNNN.pack`: records, appended and never changed; up to 64 MiB each (record.py). They are the truth.
-- `NNNNNNNN.idx`: sorted runs that say where a blob is (index.py); `NNNNNNNN.log`: the rows that are in no run
-  yet (log.py); `catalog`: which of them count (catalog.py). They are derived, and made again from the packs.
-- `NNNNNNNN.part`: a pack that a worker is writing (parts.py); `catalog.tmp`: a catalog that is being
-  replaced.
+- `NNNNNNNN.pack`: records, appended and never changed; up to 64 MiB each (record.py). They are the source of truth.
+- `NNNNNNNN.idx`: sorted runs that say where a blob is (index.py); `NNNNNNNN.log`: rows that are not in a run yet
+  (log.py); `catalog`: which of these files are valid (catalog.py). All derived, and rebuilt from the packs if needed.
+- `NNNNNNNN.part`: a pack that a worker is writing (parts.py); `catalog.tmp`: a catalog that is being replaced.
 
-Files of up to 4 MiB are one blob; larger ones are blocks, named by lists (content.py).
+Files of up to 4 MiB are one blob; larger ones are blocks, named by lists (file_content.py).
 """
 
 from takeback.storage.content.file_content import Content

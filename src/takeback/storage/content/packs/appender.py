@@ -1,7 +1,7 @@
 """The writer's side: one batch at a time, from the first blob to the sync that makes it durable.
 
-The order is what makes it safe: records to the pack, sync the pack (and the folder, if the pack is new), then
-a frame to the log, which is not synced: whatever it lacks after a crash is found in the pack's tail.
+The order makes it safe: write records to the pack, sync the pack (and the folder, if the pack is new), then write a
+frame to the log. The log is not synced: what it lacks after a crash is found in the tail of the pack.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PACK_INDEXED = crash_points.crash_point("pack-indexed")
 
 
 class Appender:
-    """Adds blobs to the active pack. `pending` are those that are not durable yet."""
+    """Adds blobs to the active pack. `pending` are the blobs that are not durable yet."""
 
     def __init__(self, view: StoreSnapshot, pack_bytes_max: int, log_rows_max: int) -> None:
         self.view = view
@@ -45,7 +45,7 @@ class Appender:
         self._settled = False
 
     def begin(self) -> None:
-        """See what others wrote, and settle what a crash left behind."""
+        """Read what other processes wrote, and settle what a crash left behind."""
         self.pending.clear()
         self.view.refresh()
         if not self._resume() or not self._settled:
@@ -53,7 +53,7 @@ class Appender:
         self.begun = True
 
     def _settle(self) -> None:
-        self._let_go()
+        self._close_writer()
         for frame in recovery.settle(self.view):
             if frame.pack.end:
                 self.record(frame)
@@ -63,15 +63,15 @@ class Appender:
         self._settled = True
 
     def rebuild(self) -> None:
-        """Make the index again from the packs."""
+        """Rebuild the index from the packs."""
         recovery.drop_index(self.view)
         self._settle()
 
     def _resume(self) -> bool:
-        """Have the active pack open where the log says that it ends. False if it does not end there."""
+        """Open the active pack where the log says that it ends. Return False if it does not end there."""
         view = self.view
         if self.writer is not None and not self.writer.is_at(view.packs.get(self.writer.number)):
-            self._let_go()
+            self._close_writer()
         if self.writer is None and (active := view.active(self.pack_bytes_max)) is not None:
             try:
                 self.writer = PackWriter.resume(catalogs.pack_path(view.folder, active.number), active)
@@ -89,7 +89,7 @@ class Appender:
             self._seal(writer)
 
     def copy(self, found: PackRecord, payload: bytes) -> None:
-        """Add a record of another pack to the batch, as it is."""
+        """Add a record of another pack to the batch, unchanged."""
         writer = self.writer or self._create()
         self.pending[found.digest] = writer.append_record(found, payload)
         if writer.end >= self.pack_bytes_max:
@@ -98,20 +98,20 @@ class Appender:
     def _create(self) -> PackWriter:
         while True:
             number = self.view.allocate()
-            # A file of that name can only be what a crashed writer left; it is settled another time.
+            # A file with that name can only be left over from a crashed writer; it is settled another time.
             with contextlib.suppress(FileExistsError):
                 self.writer = PackWriter.create(catalogs.pack_path(self.view.folder, number), number)
                 return self.writer
 
     def retire(self, number: int) -> None:
-        """Write no more to this pack; it is about to be removed."""
+        """Write no more to this pack, which is about to be removed."""
         known = self.view.packs[number]
         self.view.packs[number] = Pack(number, known.end, known.blobs, True)
         if self.writer is not None and self.writer.number == number:
-            self._let_go()
+            self._close_writer()
 
     def commit(self) -> None:
-        """Make the batch durable, then known."""
+        """Make the batch durable, then visible."""
         writer = self.writer
         if writer is None or not self.pending:
             return
@@ -129,7 +129,7 @@ class Appender:
         self.commit()
         writer.seal()
         self.record(Frame(writer.known(sealed=True), b""))
-        self._let_go()
+        self._close_writer()
         crash_points.reach(PACK_SEALED)
 
     def record(self, frame: Frame, *, durable: bool = False) -> None:
@@ -137,7 +137,7 @@ class Appender:
         view = self.view
         fd = os.open(view.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            # What follows the last whole frame was cut short, and would hide the next one.
+            # Bytes after the last whole frame are from an interrupted write, and would hide the next frame.
             if os.fstat(fd).st_size > view.log_end:
                 self._refuse_strangers()
                 os.ftruncate(fd, view.log_end)
@@ -155,7 +155,7 @@ class Appender:
         view.add(frame)
 
     def note_removed(self, number: int) -> bool:
-        """Say in the log that a pack is gone; False if the disk is full, so that it has to wait."""
+        """Record in the log that a pack is gone. Return False if the disk is full, so that it must wait."""
         try:
             self.record(Frame(Pack.removed(number), b""), durable=True)
         except OSError as error:
@@ -168,18 +168,18 @@ class Appender:
     def _refuse_strangers(self) -> None:
         if self.view.refresh():
             raise BackendError(
-                "another process wrote to the store; what was put since the last sync is forgotten",
-                hint="hold the workspace lock while storing, and begin again",
+                "another process wrote to the store; content put since the last sync was discarded",
+                hint="hold the workspace lock while storing, and start again",
                 retryable=True,
             )
 
     def fold_if_long(self) -> None:
-        """Keep the log short, so that opening the store stays cheap."""
+        """Fold the log if it is long, so that opening the store stays cheap."""
         if len(self.view.rows) > self._fold_at:
             self.fold()
 
     def fold(self, *, everything: bool = False) -> None:
-        """Turn the log into a run, with the runs that are not much larger. What fails here can wait."""
+        """Turn the log into a run, merged with the runs that are not much larger. A failure here can wait."""
         view = self.view
         old = view.runs if everything else index.to_merge(view.runs, len(view.rows))
         kept = tuple(run.number for run in view.runs if run not in old)
@@ -203,13 +203,13 @@ class Appender:
             path.unlink(missing_ok=True)
 
     def forget(self, *, cut: bool = True) -> None:
-        """Give the batch up. What it left in the pack is cut off, unless others may have taken it in."""
+        """Give up the batch. Cut what it left in the pack, unless others may have taken it in."""
         self.pending.clear()
         self.begun = False
         if cut and self.writer is not None:
-            with contextlib.suppress(OSError):  # Then the next writer finds the tail and settles it.
+            with contextlib.suppress(OSError):  # then the next writer finds the tail and settles it
                 self._cut(self.writer)
-        self._let_go()
+        self._close_writer()
 
     def _cut(self, writer: PackWriter) -> None:
         self.view.refresh()
@@ -219,7 +219,7 @@ class Appender:
         if not writer.durable and known is None:
             catalogs.pack_path(self.view.folder, writer.number).unlink(missing_ok=True)
 
-    def _let_go(self) -> None:
+    def _close_writer(self) -> None:
         if self.writer is not None:
             self.writer.close()
             self.writer = None
@@ -227,4 +227,4 @@ class Appender:
     def close(self) -> None:
         self.pending.clear()
         self.begun = False
-        self._let_go()
+        self._close_writer()

@@ -1,4 +1,4 @@
-"""Reading records out of packs, each proved by its own header and digest."""
+"""Reading records out of packs, each verified by its own header and digest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPEN_MAX = 64
 
 
 class UnreadableBlob(Exception):
-    """This place does not give the blob. The text says where and why."""
+    """A location from which the blob cannot be read. The text says where and why."""
 
 
 class PackReader:
@@ -24,7 +24,7 @@ class PackReader:
         self._fds: dict[int, int] = {}
 
     def read(self, digest: bytes, place: RecordLocation) -> bytes:
-        """The blob at this place. The index is only a hint: the record says itself what it is."""
+        """Return the blob at this location. The index is only a hint: the record itself is checked."""
         try:
             return self._read(digest, place)
         except UnreadableBlob as error:
@@ -41,7 +41,7 @@ class PackReader:
         if found is None or not found.is_blob:
             raise UnreadableBlob("has no readable header")
         if found.digest != digest:
-            raise UnreadableBlob("is another one")
+            raise UnreadableBlob("is another blob")
         try:
             return record.open_payload(found, data[record.HEAD_BYTES :])
         except ValueError as error:
@@ -53,11 +53,11 @@ class PackReader:
             if len(self._fds) >= _OPEN_MAX:
                 os.close(self._fds.pop(next(iter(self._fds))))
             fd = os.open(catalogs.pack_path(self._folder, number), os.O_RDONLY | os.O_CLOEXEC)
-        self._fds[number] = fd  # at the end, so that the one used longest ago is closed first
+        self._fds[number] = fd  # last, so that the least recently used one is closed first
         return fd
 
     def keep_only(self, numbers: set[int]) -> None:
-        """Close the others: a removed pack takes room as long as somebody has it open."""
+        """Close the others: a removed pack takes up space as long as it is open."""
         for number in self._fds.keys() - numbers:
             os.close(self._fds.pop(number))
 

@@ -1,12 +1,10 @@
 """What a writer does first: settle what a crash, or damage, left behind.
 
-- Leftovers that nothing refers to are deleted: temporary files, unfinished packs of workers, old runs and
-  logs.
-- A pack that is longer than its known end has a tail from a batch without a log frame. Its records are proved
-  by their digests and taken in; what follows the last whole one is cut off, and bytes between whole ones
-  become filler. A pack that nobody knows is all tail. If it is sealed it was durable, and its headers are
-  enough.
-- An index that cannot be used is dropped, which makes every pack unknown. There is no other rebuild.
+- Leftovers that nothing refers to are deleted: temporary files, workers' unfinished packs, old runs and logs.
+- A pack that is longer than its known end has a tail from a batch without a log frame. The records in it are verified
+  by their digests and taken in. What follows the last whole record is cut off, and bytes between whole records become
+  filler. An unknown pack is all tail. If it is sealed it was durable, and its headers are enough.
+- An index that cannot be used is dropped, which makes every pack unknown. There is no other way to rebuild it.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ LEFTOVERS = {".tmp", ".part", ".idx", ".log"}
 
 
 def settle(view: StoreSnapshot) -> Iterator[Frame]:
-    """Bring the files to rest. The caller writes each frame to the log before it asks for the next."""
+    """Settle the files. The caller writes each frame to the log before it asks for the next."""
     sizes = catalogs.listing(view.folder)
     if view.damage or any(sizes.get(pack.number, pack.end) < pack.end for pack in view.packs.values()):
         drop_index(view)
@@ -43,7 +41,7 @@ def settle(view: StoreSnapshot) -> Iterator[Frame]:
 
 
 def drop_index(view: StoreSnapshot) -> None:
-    """Begin a new index. Crash-safe: packs that are not in it yet stay strays."""
+    """Start a new index. Crash-safe: packs that are not in it yet are strays."""
     catalogs.save(view.folder, catalogs.Catalog(next=view.next + 1, log=view.next))
     view.load()
 
@@ -57,10 +55,10 @@ def delete_leftovers(view: StoreSnapshot) -> None:
 
 
 def settle_tail(path: Path, known: Pack) -> Iterator[Frame]:
-    """Take in what a pack has beyond its known end, and make sure that it stays."""
+    """Take in what a pack has beyond its known end, and make it durable."""
     start = known.end or record.PACK_HEAD_BYTES
     with PackFile(path, known.number) as pack:
-        pack.is_pack()  # raises if a newer version wrote it
+        pack.is_pack()  # raises FormatTooNew for a newer version
         sealed = pack.is_sealed()
         found = [item for item in pack.walk(start) if isinstance(item, PackRecord)]
         if not sealed:
@@ -86,7 +84,7 @@ def _is_whole(pack: PackFile, item: PackRecord) -> bool:
 
 
 def _clean(path: Path, start: int, whole: list[PackRecord], end: int) -> None:
-    """Cut the pack at its end, and make filler of what lies between the whole records."""
+    """Truncate the pack at `end`, and turn what lies between the whole records into filler."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         for item in whole:
@@ -96,8 +94,7 @@ def _clean(path: Path, start: int, whole: list[PackRecord], end: int) -> None:
                 durable.write_all(fd, record.head(record.FILLER, 0, filled, record.NO_DIGEST))
             start = item.end
         os.ftruncate(fd, end)
-        system_durable.datasync(
-            fd
-        )  # Before anybody relies on it: its writer may have died before it did this.
+        # Before anything relies on it: the writer may have died before this sync.
+        system_durable.datasync(fd)
     finally:
         os.close(fd)

@@ -1,8 +1,8 @@
-"""What one process knows of the store's files, and how it learns what others wrote.
+"""What one process knows about the store's files, and how it learns what others wrote.
 
-A reader takes no lock. It sees the catalog and the log as they were when it last looked; whenever something
-is not where it should be, it looks again. The catalog is kept open, so its inode cannot be used again and a
-replaced one is always noticed.
+A reader takes no lock. It sees the catalog and the log as they were when it last looked; whenever something is not
+where it should be, it looks again. The catalog is kept open, so that its inode cannot be reused and a replaced
+catalog is always noticed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StoreSnapshot:
         self.load()
 
     def load(self) -> None:
-        """Read everything anew. An index that cannot be used counts as empty: all packs are strays then."""
+        """Read everything again. An unusable index counts as empty: then all packs are strays."""
         while not self._try_load():
             pass
 
@@ -58,7 +58,7 @@ class StoreSnapshot:
             self.runs = [IndexRun(run_path(self.folder, number), number) for number in self.catalog.runs]
         except (BadCatalog, BadRun, FileNotFoundError) as error:
             if self._is_replaced():
-                return False  # Only our own reading was too slow.
+                return False  # the files were replaced while we read
             self._distrust(str(error))
         self.log_path = str(log_path(self.folder, self.catalog.log))
         self.read_log()
@@ -68,7 +68,7 @@ class StoreSnapshot:
         return True
 
     def _find_strays(self, sizes: dict[int, int]) -> dict[int, int]:
-        """Where records begin that neither catalog nor log knows, for each pack that has such."""
+        """Return where the records begin that neither catalog nor log lists, for each pack with such records."""
         ends = {number: self.packs[number].end if number in self.packs else 0 for number in sizes}
         return {number: max(end, PACK_HEAD_BYTES) for number, end in ends.items() if end < sizes[number]}
 
@@ -92,7 +92,7 @@ class StoreSnapshot:
     def _distrust(self, why: str) -> None:
         self.damage = why
         self.runs = []
-        # No log has this number, so the rows of a log that belonged to the damaged index are not read either.
+        # No log has this number, so a log that belongs to the damaged index is not read either.
         self.catalog = Catalog(log=-1)
         self._take_packs(())
 
@@ -101,14 +101,14 @@ class StoreSnapshot:
         self.known = {PACK_KEY(number) for number in self.packs}
 
     def refresh(self) -> bool:
-        """See what other processes wrote. Tells whether there was anything."""
+        """Read what other processes wrote. Return True if there was anything."""
         if self._is_replaced():
             self.load()
             return True
         return self.read_log()
 
     def read_log(self) -> bool:
-        """Take in the frames that were added to the log."""
+        """Take in the frames that were added to the log. Return True if there were any."""
         if self._log_fd < 0:
             try:
                 self._log_fd = os.open(self.log_path, os.O_RDONLY | os.O_CLOEXEC)
@@ -134,22 +134,22 @@ class StoreSnapshot:
         self.next = max(self.next, frame.pack.number + 1)
 
     def forget_pack(self, number: int) -> None:
-        """Its rows count for nothing from now on."""
+        """Ignore the rows of this pack from now on."""
         self.packs.pop(number, None)
         self.known.discard(PACK_KEY(number))
 
     def active(self, bytes_max: int) -> Pack | None:
-        """The pack to go on with, if there is one with room."""
+        """Return the pack to append to, if there is one with space."""
         open_packs = (pack for pack in self.packs.values() if not pack.sealed and pack.end < bytes_max)
         return max(open_packs, key=lambda pack: pack.number, default=None)
 
     def allocate(self) -> int:
-        """A number for a new file."""
+        """Return a number for a new file."""
         self.next += 1
         return self.next - 1
 
     def locate(self, digest: bytes) -> bytes | None:
-        """The place of a blob, as far as this view knows."""
+        """Return the location of a blob, as far as this snapshot knows."""
         place = self.rows.get(digest)
         if place is not None and place[:4] in self.known:
             return place
@@ -165,7 +165,7 @@ class StoreSnapshot:
         return self._stray_rows.get(digest)
 
     def is_intact(self) -> bool:
-        """Whether the index is as it was written, so that what it does not know is not there."""
+        """Return True if the index is as it was written, so that it can prove a blob absent."""
         return all(run.is_intact() for run in self.runs)
 
     def index_bytes(self) -> int:
@@ -182,7 +182,7 @@ class StoreSnapshot:
 
 
 def scan(folder: Path, starts: Mapping[int, int]) -> Iterator[tuple[bytes, bytes]]:
-    """The rows that packs themselves give, each from an offset on. Slow, and independent of any index."""
+    """Yield the rows of packs, read from the packs themselves, each from an offset on. Slow, but needs no index."""
     for number, start in starts.items():
         with contextlib.suppress(FileNotFoundError), PackFile(pack_path(folder, number), number) as pack:
             yield from map(pack.row, pack.records(start))

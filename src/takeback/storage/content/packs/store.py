@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 
 def _writing(method: Callable[Concatenate[PackStore, P], R]) -> Callable[Concatenate[PackStore, P], R]:
-    """One thread at a time; and a failed write ends the batch, so that nothing half-written is believed."""
+    """Allow one thread at a time, and end the batch if a write fails, so that nothing half-written is trusted."""
 
     def guarded(self: PackStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with self._lock:
@@ -43,7 +43,7 @@ def _writing(method: Callable[Concatenate[PackStore, P], R]) -> Callable[Concate
                 self._appender.forget()
                 raise not_written(error) from error
             except BackendError:
-                # Somebody else writes, against the rules. What is in the pack may be theirs.
+                # Another process writes without the lock. The new bytes in the pack may be its own.
                 self._appender.forget(cut=False)
                 raise
 
@@ -51,7 +51,7 @@ def _writing(method: Callable[Concatenate[PackStore, P], R]) -> Callable[Concate
 
 
 def _reading(method: Callable[Concatenate[PackStore, P], R]) -> Callable[Concatenate[PackStore, P], R]:
-    """One thread at a time."""
+    """Allow one thread at a time."""
 
     def guarded(self: PackStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with self._lock:
@@ -64,7 +64,7 @@ def _reading(method: Callable[Concatenate[PackStore, P], R]) -> Callable[Concate
 
 
 class PackStore(UnsharedStore):
-    """Blobs in a folder of their own. One process writes, under the workspace lock; any number read."""
+    """Blobs in their own folder. One process writes, under the workspace lock; any number read."""
 
     def __init__(
         self, folder: Path, *, pack_bytes_max: int = PACK_BYTES_MAX, log_rows_max: int = LOG_ROWS_MAX
@@ -122,7 +122,7 @@ class PackStore(UnsharedStore):
         )
 
     def _places(self, digest: bytes) -> Iterator[RecordLocation]:
-        """Where the blob may be, the likely place first: as known, as others left it, as the packs say."""
+        """Yield where the blob may be: by the index, by the refreshed index, by the packs themselves."""
         tried = self._located(digest)
         if tried is not None:
             yield RecordLocation.unpack(tried)
@@ -144,7 +144,7 @@ class PackStore(UnsharedStore):
 
     @_writing
     def _flush(self) -> None:
-        """What waits in memory is read from the pack like everything else."""
+        """Write buffered records to the pack, from which they are then read like all others."""
         if self._appender.writer is not None:
             self._appender.writer.flush()
 
@@ -156,7 +156,7 @@ class PackStore(UnsharedStore):
         return True
 
     def _scan(self) -> dict[bytes, tuple[bytes, ...]]:
-        """Every record by the packs' own headers: the last resort, for an index that is damaged."""
+        """Return every record by the packs' own headers: the last resort, for a damaged index."""
         if self._scanned is None:
             self._scanned = {}
             for digest, place in scan(self.folder, dict.fromkeys(listing(self.folder), PACK_HEAD_BYTES)):
@@ -179,21 +179,21 @@ class PackStore(UnsharedStore):
         pending, locate = self._appender.pending, self._view.locate
         return {name for name in names if name not in pending and locate(name) is None}
 
-    # Bulk: workers fill packs of their own, and no content goes through a pipe.
+    # Bulk: workers fill their own packs, and no content goes through a pipe.
 
     @_writing
     def reserve(self, count: int) -> list[int]:
-        """Numbers for packs that a `parts.PartWriter` may write, in this process or another; one after the other."""
+        """Return consecutive numbers for packs that a `parts.PartWriter` may write, in this process or another."""
         if not self._appender.begun:
             self._appender.begin()
         return [self._view.allocate() for _ in range(count)]
 
     @_writing
     def adopt(self, finished: Iterable[parts.PackPart]) -> None:
-        """Take in the packs that workers have finished. Durable when this returns."""
+        """Adopt the packs that workers have finished. Durable when this returns."""
         parts.adopt(self._appender, finished)
 
-    # Keeping house
+    # Housekeeping
 
     def size_bytes(self) -> int:
         stats = self.stats()
@@ -211,7 +211,7 @@ class PackStore(UnsharedStore):
         )
 
     def check(self, *, deep: bool = False, progress: Progress = silent) -> Iterator[Finding]:
-        view = StoreSnapshot(self.folder)  # one of its own: checking takes long, and others go on meanwhile
+        view = StoreSnapshot(self.folder)  # its own: checking takes long, and others go on meanwhile
         try:
             yield from verify.check(view, deep=deep, progress=progress)
         finally:

@@ -1,10 +1,9 @@
-"""Removing what nobody needs, one pack at a time, the emptiest first.
+"""Removing unneeded blobs, one pack at a time, the emptiest first.
 
-A pack without live blobs is removed at once. Of another, the live blobs are copied into the active pack and
-made durable there; then the log says that the old pack is gone; then it is removed. A crash leaves at worst a
-blob that is stored twice. A reader that has the old pack open goes on reading it, any other finds the new
-place. So the room needed besides is that of one pack's live blobs, and a full disk still loses its dead
-packs.
+A pack without live blobs is removed at once. Otherwise its live blobs are copied into the active pack and made
+durable there; then the log records that the old pack is gone; then it is removed. A crash leaves at worst a blob
+that is stored twice. A reader that has the old pack open continues to read it; any other finds the new location. So
+the extra space needed is that of one pack's live blobs, and dead packs can be removed even on a full disk.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def sweep(
 ) -> Swept:
     """Sweep the store. The caller has begun a batch, and nothing is pending."""
     if not appender.view.is_intact():
-        appender.rebuild()  # A damaged index must not make a live blob look dead.
+        appender.rebuild()  # a damaged index must not make a live blob look dead
     work = _Sweep(appender, live, thorough=thorough, progress=progress)
     stopped = work.run(copy_bytes_max)
     if work.removed:
@@ -63,13 +62,13 @@ class _Sweep:
         self._progress = progress
 
     def run(self, copy_bytes_max: int | None) -> str:
-        """Go through the packs; say why the work ended early, if it did."""
+        """Go through the packs. Return why the work ended early, or an empty string."""
         live_bytes = self._live_bytes()
         packs = list(self._view.packs.values())
         looked_at = self._progress("Looking at stored content", packs, len(packs))
         victims = [pack for pack in looked_at if self._is_victim(pack, live_bytes[pack.number])]
         for pack in victims:
-            self._appender.retire(pack.number)  # Nothing is copied to where it has to be copied from again.
+            self._appender.retire(pack.number)  # do not copy into a pack that must itself be emptied
         victims.sort(key=lambda pack: live_bytes[pack.number] / pack.end)
         for pack in victims:
             needed = live_bytes[pack.number]
@@ -85,14 +84,14 @@ class _Sweep:
         return ""
 
     def _is_victim(self, known: Pack, live_bytes: int) -> bool:
-        """Whether emptying a pack is worth it."""
+        """Return True if emptying a pack is worth it."""
         if not self._thorough:
             return live_bytes <= KEEP_SHARE * known.end
         with self._open(known) as pack:
             return not _is_tight(known, self._needed(pack))
 
     def _live_bytes(self) -> Counter[int]:
-        """How many live bytes each pack has. A blob that is stored twice counts where the index says."""
+        """Return the number of live bytes in each pack. A blob that is stored twice counts where the index says."""
         counted: Counter[int] = Counter()
         for digest in self._live:
             found = self._view.locate(digest)
@@ -102,7 +101,7 @@ class _Sweep:
         return counted
 
     def _empty(self, known: Pack, live_bytes: int) -> None:
-        """Move the live blobs of a pack elsewhere, and remove it if all could be moved."""
+        """Move the live blobs of a pack elsewhere, and remove the pack if all could be moved."""
         if live_bytes:
             with self._open(known) as pack:
                 needed = self._needed(pack)
@@ -145,7 +144,9 @@ class _Sweep:
         crash_points.reach(GC_NOTED)
         catalogs.pack_path(self._view.folder, known.number).unlink(missing_ok=True)
         if not noted:
-            self._appender.note_removed(known.number)  # There was no room to say it, and now there is.
+            self._appender.note_removed(
+                known.number
+            )  # the disk was too full to record it before; now there is space
         durable.sync_folder(self._view.folder)
         crash_points.reach(GC_UNLINKED)
         self.removed += 1
@@ -153,7 +154,7 @@ class _Sweep:
 
 
 def _is_tight(known: Pack, found: list[PackRecord]) -> bool:
-    """Whether nothing in a pack is dead and nothing could be smaller."""
+    """Return True if nothing in a pack is dead and nothing could be smaller."""
     used = sum(item.end - item.offset for item in found) + record.PACK_HEAD_BYTES
     used += record.HEAD_BYTES if known.sealed else 0
     return used == known.end and all(item.codec != zstd.FAST for item in found)

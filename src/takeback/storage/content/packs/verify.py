@@ -1,4 +1,4 @@
-"""Naming whatever in the store is not as it was written. Nothing is changed."""
+"""Reporting damage in the store. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PARALLEL_BYTES_MIN = 8 << 20
 
 
 def check(view: StoreSnapshot, *, deep: bool, progress: Progress = silent) -> Iterator[Finding]:
-    """Every file of the store against itself, and the index against the packs; `deep` proves each blob."""
+    """Check every file of the store, and the index against the packs; `deep` verifies each blob."""
     if view.damage:
-        what = f"it cannot be used and will be made again from the packs: {view.damage}"
+        what = f"it cannot be used and will be rebuilt from the packs: {view.damage}"
         yield Finding(place="index", what=what)
     for run in view.runs:
         if not run.is_intact():
             name = catalogs.run_path(view.folder, run.number).name
-            yield Finding(place=name, what="its checksum does not hold")
+            yield Finding(place=name, what="its checksum does not match")
     yield from _check_packs(view, deep=deep, progress=progress)
 
 
@@ -56,7 +56,7 @@ def _check_one(view: StoreSnapshot, known: Pack, *, deep: bool, progress: Progre
             yield from _check_pack(view, known, pack, deep=deep, progress=progress)
     except OSError as error:
         view.refresh()
-        if known.number in view.packs:  # else it was swept away while we looked
+        if known.number in view.packs:  # otherwise it was swept away while we looked
             what = f"the pack cannot be read ({error.strerror}); its contents are lost"
             yield Finding(place=path.name, what=what)
 
@@ -66,14 +66,14 @@ def _check_pack(
 ) -> Iterator[Finding]:
     name = pack.path.name
     if not pack.is_pack():
-        yield Finding(place=name, what="it does not begin as a pack does")
+        yield Finding(place=name, what="it does not begin like a pack")
     if pack.size < known.end:
         yield Finding(place=name, what=f"it has {pack.size} bytes and should have {known.end}")
     blobs = 0
-    # What follows the known end belongs to a batch that is not durable yet.
+    # Bytes after the known end belong to a batch that is not durable yet.
     for item in progress(f"Checking {name}", pack.walk(end=known.end), known.blobs):
         if isinstance(item, Gap):
-            what = f"{item.end - item.offset} bytes are no record"
+            what = f"{item.end - item.offset} bytes are not a record"
             yield Finding(place=f"{name} at {item.offset}", what=what)
         elif item.is_blob:
             blobs += 1
@@ -85,7 +85,7 @@ def _check_pack(
 
 def _wrong(view: StoreSnapshot, pack: PackFile, item: PackRecord, *, deep: bool) -> Iterator[str]:
     if view.locate(item.digest) is None:
-        yield f"the index does not know the content {text_name(item.digest)}"
+        yield f"the index does not list the content {text_name(item.digest)}"
     if deep:
         try:
             pack.prove(item)

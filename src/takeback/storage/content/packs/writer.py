@@ -1,4 +1,4 @@
-"""One pack file that grows: the store's active pack, or one that a bulk worker fills by itself."""
+"""One pack file that grows: the store's active pack, or one that a bulk worker fills on its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 class PackWriter:
-    """Appends records. Small ones are gathered, so that many of them cost one write."""
+    """Appends records. Small ones are buffered, so that many of them cost one write."""
 
     def __init__(self, fd: int, number: int, end: int, blobs: int) -> None:
         self.fd = fd
@@ -38,12 +38,12 @@ class PackWriter:
 
     @classmethod
     def resume(cls, path: Path, known: Pack) -> PackWriter:
-        """Go on with a pack whose durable end is known."""
+        """Continue a pack whose durable end is known."""
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         return cls(fd, known.number, known.end, known.blobs)
 
     def append(self, digest: bytes, data: bytes | memoryview, codec: int = zstd.FAST) -> bytes:
-        """Add one blob and return its place."""
+        """Add one blob, and return its location."""
         if len(data) > BLOB_BYTES_MAX:
             raise UsageError(
                 f"a blob of {len(data)} bytes is too large; the limit is {BLOB_BYTES_MAX}",
@@ -53,7 +53,7 @@ class PackWriter:
         return self._append(codec, len(data), digest, payload)
 
     def append_record(self, found: record.PackRecord, payload: bytes) -> bytes:
-        """Add a record of another pack as it is, and return its place."""
+        """Add a record of another pack unchanged, and return its location."""
         return self._append(found.codec, found.raw_bytes, found.digest, payload)
 
     def _append(self, codec: int, raw_bytes: int, digest: bytes, payload: bytes) -> bytes:
@@ -69,17 +69,17 @@ class PackWriter:
             self.flush()
 
     def holds(self, offset: int) -> bool:
-        """Whether the record at this offset is in memory only."""
+        """Return True if the record at this offset is only in memory."""
         return offset >= self._written
 
     def flush(self) -> None:
-        """Hand what was gathered to the operating system."""
+        """Hand the buffered records to the operating system."""
         if not self._chunks:
             return
         if not self.is_alone():
             raise BackendError(
-                "another process wrote into the same pack; what was put since the last sync is forgotten",
-                hint="hold the workspace lock while storing, and begin again",
+                "another process wrote into the same pack; content put since the last sync was discarded",
+                hint="hold the workspace lock while storing, and start again",
                 retryable=True,
             )
         durable.write_all(self.fd, b"".join(self._chunks))
@@ -88,36 +88,35 @@ class PackWriter:
         crash_points.reach(PACK_WRITTEN)
 
     def is_at(self, known: Pack | None) -> bool:
-        """Whether we are where the log says that this pack ends."""
+        """Return True if we are where the log says that this pack ends."""
         return known is not None and not known.sealed and known.end == self.end
 
     def is_alone(self) -> bool:
-        """Whether the file is still there, and ends where we left it."""
+        """Return True if the file still exists, and ends where we left it."""
         now = os.fstat(self.fd)
         return now.st_nlink > 0 and now.st_size == self._written
 
     def seal(self) -> None:
-        """Say that nothing follows. Only said of what is durable, so that an end can be trusted."""
+        """Write the end record. Everything before it is made durable first, so that an end record can be trusted."""
         self.sync()
         self._add(record.end_record(self.end, self.blobs))
         self.sync()
 
     def known(self, *, sealed: bool) -> Pack:
-        """What the log should know of the pack."""
+        """Return what the log should know about the pack."""
         return Pack(self.number, self.end, self.blobs, sealed)
 
     def sync(self) -> None:
-        """Make it all durable."""
+        """Make everything durable."""
         if self.durable < self.end:
             self.flush()
             system_durable.datasync(self.fd)
             self.durable = self.end
 
     def cut(self) -> None:
-        """Take away what is not durable.
+        """Cut off what is not durable.
 
-        After a failed sync the kernel may believe that lost pages are written. So they are cut off, and never
-        synced a second time.
+        After a failed sync the kernel may consider lost pages written. So they are cut off, and never synced again.
         """
         os.ftruncate(self.fd, self.durable)
 

@@ -1,4 +1,4 @@
-"""A journal that lives as long as its process: for short-lived agents and users' tests, `store="memory"`."""
+"""A journal that lives as long as its process: `store="memory"`, for short-lived agents and users' tests."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from takeback.core.record import Record
 from takeback.errors import UsageError
 from takeback.ports.clock import Clock
 from takeback.ports.journal import Finding, Head
+from takeback.ports.progress import Progress, silent
 from takeback.ports.relocation import Stored
-from takeback.storage.journal.batch import NOTHING, Batch, JournalRow, cut, record_of, refuse_lost
+from takeback.storage.journal.batch import NOTHING, Batch, JournalRow, cut, refuse_lost
+from takeback.storage.journal.compaction import StoredCompaction, audited
 from takeback.storage.journal.leases import StoredLeases
 from takeback.storage.journal.memory.lease_table import InMemoryLeaseTable
 from takeback.storage.journal.memory.outbox_table import InMemoryOutboxTable
 from takeback.storage.journal.memory.relocation import InMemoryMoving
 from takeback.storage.journal.outbox import StoredOutbox
 from takeback.storage.journal.stored_journal import EventTable, StoredJournal
-from takeback.storage.journal.verify import audit
+from takeback.storage.journal.verify import VERIFYING
 from takeback.system.clock import SystemClock
 
 T = TypeVar("T")
 
 
 class InMemoryEventTable(EventTable[None]):
-    """The events in the list of a journal."""
+    """The events in a journal's list."""
 
     def __init__(self, journal: InMemoryJournal) -> None:
         self._journal = journal
@@ -40,16 +42,23 @@ class InMemoryEventTable(EventTable[None]):
         last = next((row for row in reversed(rows) if row.stream == stream), None)
         return Head(last.n, last.digest) if last else NOTHING
 
-    def count_at(self, db: None, stream: str, seq: int) -> int:
-        upto = (row.n for row in reversed(self._journal.rows) if row.stream == stream and row.seq <= seq)
-        return next(upto, 0)
+    def head_at(self, db: None, stream: str, seq: int) -> Head:
+        upto = (row for row in reversed(self._journal.rows) if row.stream == stream and row.seq <= seq)
+        return next((Head(row.n, row.digest) for row in upto), NOTHING)
 
-    def get(self, db: None, seq: int) -> Stored | None:
+    def row(self, db: None, seq: int) -> Stored | None:
         near = self._journal.rows[max(0, seq - 1) : max(0, seq)]
         return next((row for row in near if row.seq == seq), None)
 
-    def find(self, db: None, key: str) -> tuple[Record, ...]:
-        return tuple(record_of(row) for row in self._journal.rows if key and row.key == key)
+    def keyed(self, db: None, key: str) -> list[JournalRow]:
+        return [row for row in self._journal.rows if key and row.key == key]
+
+    def replace(self, db: None, rows: Sequence[Stored]) -> None:
+        for row in rows:
+            self._journal.rows[row[0] - 1] = JournalRow(*row)
+
+    def packed_heads(self, db: None, after: int) -> list[tuple[int, bytes]]:
+        return []  # nothing is packed here
 
     def page(self, db: None, start: int, end: int, stream: str | None = None) -> list[Stored]:
         if stream is None:
@@ -58,7 +67,7 @@ class InMemoryEventTable(EventTable[None]):
 
 
 class InMemoryJournal(StoredJournal[None]):
-    """The whole contract but durability. `rows` and `anchors` are open to tests that tamper with them."""
+    """The whole contract except durability. `rows` and `anchors` are public for tests that tamper with them."""
 
     seats = None
 
@@ -70,6 +79,7 @@ class InMemoryJournal(StoredJournal[None]):
         self._process = os.getpid()
         self.lock = threading.RLock()
         self.moving = InMemoryMoving(self)
+        self.compaction = StoredCompaction(self)
         self.lease_table = InMemoryLeaseTable(self.moving.refuse)
         self.leases = StoredLeases(self, self.lease_table, self._clock.now_us)
         self.outbox_table = InMemoryOutboxTable(self._clock.now_us, self.moving.refuse)
@@ -121,24 +131,25 @@ class InMemoryJournal(StoredJournal[None]):
                 self.append(events, stream=ids.WORKSPACE)
 
     def _refuse_forked(self) -> None:
-        """What a copy of the process wrote into its copy of the memory would be lost without a word."""
+        """Raise UsageError in a forked process: what it wrote to its copy of the memory would be lost silently."""
         if os.getpid() != self._process:
             raise UsageError(
-                f"this history is in the memory of process {self._process}, and this is a fork of it; nothing was "
-                "recorded",
+                f"this history is in the memory of process {self._process}, and this process is a fork of it. "
+                "Nothing was recorded",
                 hint="record it in the process that opened the workspace, or open it without store='memory'",
             )
 
-    def check(self) -> Iterator[Finding]:
+    def check(self, *, since: int = 0, progress: Progress = silent) -> Iterator[Finding]:
         with self.lock:
-            rows, anchored = self.rows[:], dict(self.anchors)
-        return audit(rows, anchored)
+            rows = [row for row in self.rows if not since or row.seq > since]
+            anchored = {seq: name for seq, name in self.anchors.items() if seq > since}
+        return audited(self, progress(VERIFYING, rows, len(rows)), anchored, since)
 
     def durable_head(self) -> Head:
         return self.head()
 
     def sync(self) -> None:
-        """Nothing outlives the process."""
+        """Do nothing: nothing outlives the process."""
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Do nothing: there is nothing to release."""

@@ -12,10 +12,10 @@ from takeback.system.clock import boot_clock
 
 
 class InMemoryLeaseTable(LeaseTable[None]):
-    """Leases in a dict. `left_us` holds the end of each here, and is told as what is left of it."""
+    """Leases in a dict. Here `left_us` stores when each one ends; callers get the time left."""
 
     def __init__(self, refuse: Callable[[], None]) -> None:
-        """`refuse` raises where nobody may write any more."""
+        """`refuse` raises an error once the journal is shut."""
         self._refuse = refuse
         self.last = 0
         self._leases: dict[int, Lease] = {}
@@ -63,5 +63,5 @@ class InMemoryLeaseTable(LeaseTable[None]):
             del self._waits[gone]
 
     def skip(self, fence: int) -> None:
-        """Return no number up to this one."""
+        """Never issue a fence up to this one."""
         self.last = max(self.last, fence)

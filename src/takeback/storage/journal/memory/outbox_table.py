@@ -56,12 +56,12 @@ class InMemoryOutboxTable(OutboxTable[None]):
     """Intents in a dict, by the event that deferred them."""
 
     def __init__(self, now_us: Callable[[], int], refuse: Callable[[], None]) -> None:
-        """`refuse` raises where nobody may write any more."""
+        """`refuse` raises an error once the journal is shut."""
         self._now_us = now_us
         self._refuse = refuse
         self._rows: dict[int, _Row] = {}
 
-    # What each event does
+    # What each event changes
 
     def project(self, db: None, records: Sequence[Record]) -> None:
         for record in records:
@@ -98,12 +98,12 @@ class InMemoryOutboxTable(OutboxTable[None]):
             waiting[0].state = IntentState.DUE
 
     def _in_order(self, row: _Row) -> list[_Row]:
-        """What is on its way with the same ordering key, in order."""
+        """Return the intents on their way with the same ordering key, in order."""
         same = [r for r in self._rows.values() if row.order and r.order == row.order and r.state in RELEASED]
         return sorted(same, key=lambda r: (r.state is IntentState.QUEUED, r.released, r.record.seq))
 
     def known(self) -> Iterator[QueueRow]:
-        """What no event tells of each intent."""
+        """Return what the events do not record: the fence and the result of each intent."""
         for seq, row in self._rows.items():
             if row.fence or row.result:
                 yield QueueRow(seq, row.fence, row.result)
@@ -148,7 +148,7 @@ class InMemoryOutboxTable(OutboxTable[None]):
     def held_of(self, db: None, queued: Sequence[Queued]) -> frozenset[str]:
         return frozenset(row.record.id for row in self._mine(queued))
 
-    def let_go(self, db: None, queued: Queued) -> None:
+    def requeue(self, db: None, queued: Queued) -> None:
         self._refuse()
         row = self._row(queued.id)
         row.state, row.owner = IntentState.DUE, ""

@@ -1,4 +1,4 @@
-"""The way of a journal that lives as long as its process to another place, or in from one."""
+"""Moving a journal that lives in memory to another store, or filling it from one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class InMemoryMoving(StoredMoving[None]):
-    """The whole contract but durability."""
+    """The whole contract except durability."""
 
     _journal: InMemoryJournal
 
@@ -27,7 +27,7 @@ class InMemoryMoving(StoredMoving[None]):
         self._said = ""
 
     def refuse(self) -> None:
-        """For whoever is about to write."""
+        """Raise StoreMoved if the journal is shut. Called before every write."""
         if self._said:
             raise moved(self._said)
 
@@ -68,4 +68,4 @@ class InMemoryMoving(StoredMoving[None]):
         return self._journal.lease_table.last
 
     def _keep_anchor(self) -> None:
-        """It is never lost."""
+        """Do nothing: an anchor in memory cannot get lost."""

@@ -1,4 +1,4 @@
-"""Connections to the server of a store."""
+"""Connections to the server that holds a store."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 BUSY_S = 10.0
 SILENCE_S = 15
-"""After so long without an answer from the other machine a connection counts as lost."""
+"""A connection without an answer from the server for this long counts as lost."""
 ABANDONED_S = 30
-"""After so long the server lets go of what a transaction holds whose process does not go on."""
+"""The server rolls back a transaction that stays idle for this long, and releases its locks."""
 
-# Where a connection was lost its transaction may be waited for, so the lock has a limit. An administrator may ask for
-# more than `on`, such as an answer of a second server, but not for less.
+# The transaction of a lost connection may still hold the lock, so waiting for it is limited. An administrator may
+# ask for more than `on`, such as confirmation by a second server, but not for less.
 _SETTINGS = (
     "SET client_encoding = 'UTF8'; SET lock_timeout = {lock_ms}; "
     "SET idle_in_transaction_session_timeout = {idle_ms}; "
@@ -33,7 +33,7 @@ _SETTINGS = (
 
 
 class Address:
-    """Where a store is. It may hold a password, so it is never shown whole."""
+    """The address of a store. It may contain a password, so it is never shown in full."""
 
     def __init__(self, dsn: str, *, busy_s: float = BUSY_S) -> None:
         self._dsn = dsn
@@ -45,18 +45,18 @@ class Address:
         return f"<Address {self.name}>"
 
     def check(self) -> None:
-        """Whether one could work with it. Raises BackendError with what is wrong."""
+        """Raise BackendError if the store cannot be used; the error says why."""
         with translated(ERRORS, self.name, NOTHING_RECORDED):
             self.connect().close()
 
     @contextmanager
     def visiting(self) -> Iterator[Db]:
-        """A connection that changes nothing there, not even to make tables. Raises BackendError."""
+        """Yield a connection that changes nothing, and does not even create tables. Raise BackendError."""
         with translated(ERRORS, self.name, "Nothing was changed in it"), self._connect() as db:
             yield db
 
     def connect(self) -> Db:
-        """A new connection, with the tables seen to. Raises what the driver raises where it is worth another try."""
+        """Return a new connection, creating or migrating the tables. Raise the driver's error if a retry may help."""
         pg = driver()
         try:
             db = self._connect()

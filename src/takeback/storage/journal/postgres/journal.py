@@ -1,13 +1,13 @@
 """The journal in a PostgreSQL database, shared by any number of workspaces and machines.
 
-One row of each workspace says where its journal ends. An append is one statement: it moves that row from where the
-writer last saw it, and brings the events along. If the row is elsewhere by now nothing happens, and the append is
-repeated in a transaction that holds the row.
+Each workspace has one row that says where its journal ends. An append is one statement: it moves that row from
+where the writer last saw it, and inserts the events with it. If the row has moved meanwhile, the statement changes
+nothing, and the append is repeated in a transaction that locks the row.
 
-Those of one process that append at once share a commit (`line`); a single writer commits by itself.
+Threads of one process that append at the same time share a commit (`Line`); a single writer commits alone.
 
-Where a connection is lost while a statement is under way, nobody knows whether it was carried out. The next attempt
-holds the row first, which waits for the lost one to end, and looks whether its events are there.
+If a connection is lost while a statement runs, it is unknown whether the statement took effect. The next attempt
+locks the row first, which waits for the lost transaction to end, and then checks whether the events are there.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from takeback.core.seats import Place
 from takeback.errors import BackendError, UsageError
 from takeback.ports.clock import Clock
 from takeback.ports.journal import Finding, Head
-from takeback.ports.relocation import Stored
+from takeback.ports.progress import Progress, silent
 from takeback.storage.journal.anchor import Anchoring
 from takeback.storage.journal.batch import Batch
+from takeback.storage.journal.compaction import StoredCompaction, audited
 from takeback.storage.journal.group_commit import (
     JournalHeads,
     Line,
@@ -56,7 +57,7 @@ from takeback.storage.journal.postgres.relocation import PostgresMoving
 from takeback.storage.journal.postgres.seats import SEAT_S, PostgresSeats
 from takeback.storage.journal.postgres.session import Backoff, PostgresSession
 from takeback.storage.journal.stored_journal import HIGHEST, StoredJournal
-from takeback.storage.journal.verify import audit
+from takeback.storage.journal.verify import VERIFYING, StoredOrTorn, whole_or_torn
 from takeback.system.clock import SystemClock
 from takeback.system.crash_points import crash_point, reach
 
@@ -68,12 +69,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE_S = 15.0
-"""How long a server that went away is waited for."""
+"""How long to wait for a server that went away."""
 GROUP_MAX, STREAMS_MAX, LOOSE_MAX = 256, 512, 1000
 CATCH_UP_MAX = 10_000
-"""Of more events than this, that others wrote, only the last is anchored here."""
+"""If other machines wrote more events than this, only the last one is anchored here."""
 RIVALRY = 16
-"""After somebody else wrote in between, so many appends hold the row before they look."""
+"""After another process wrote in between, this many appends lock the row before they look."""
 
 BEFORE_BEGIN = crash_point("journal-before-begin")
 INSIDE = crash_point("journal-inside")
@@ -82,7 +83,7 @@ ANCHORED = crash_point("journal-anchored")
 
 
 class PostgresJournal(StoredJournal["Db"]):
-    """The journal of the workspace of this name, in the database at `dsn`; `anchor` is a file on this machine."""
+    """The journal of the workspace `workspace` in the database at `dsn`; `anchor` is a file on this machine."""
 
     def __init__(
         self,
@@ -98,7 +99,8 @@ class PostgresJournal(StoredJournal["Db"]):
         may_sit: bool = True,
     ) -> None:
         """Without a `place` it appends wherever the workspace sits."""
-        super().__init__(statements.PostgresEventTable(lambda: self._id))
+        self._table = statements.PostgresEventTable(lambda: self._id)
+        super().__init__(self._table)
         self.address = Address(dsn, busy_s=busy_s)
         self._anchoring = Anchoring(anchor, "the database", catch_up_max=CATCH_UP_MAX)
         self.anchor = self._anchoring.file
@@ -118,6 +120,7 @@ class PostgresJournal(StoredJournal["Db"]):
         at = self._session, self.decide, self.lease_table, self._clock.now_us
         self.seats = PostgresSeats(*at, place, ttl_s=seat_s, may_sit=may_sit) if place else None
         self.moving = PostgresMoving(self, self._session)
+        self.compaction = StoredCompaction(self)
         self._session.open()
 
     # Appending
@@ -133,35 +136,35 @@ class PostgresJournal(StoredJournal["Db"]):
         fences: Collection[int] = (),
     ) -> tuple[Record, ...]:
         if "\0" in stream + key:
-            raise UsageError("the name of a stream or a key cannot have a NUL in it. Nothing was recorded")
+            raise UsageError("the name of a stream or a key cannot contain a NUL. Nothing was recorded")
         waiting = PendingAppend(Batch(tuple(events), stream, expect, key), durable=durable, fences=fences)
         reach(BEFORE_BEGIN)
         line = self._line
-        # Whoever uses the connection must not wait for who waits for it.
+        # A thread that uses the connection must not wait for a thread that waits for the connection.
         self._session.refuse_nesting(leads=line.is_led_here)
         return line.append(waiting, lambda: self._session.held(lambda: self._lead(line)))
 
     def _lead(self, line: Line) -> None:
-        """Commit what stands in line, for everybody who waits there."""
+        """Commit the queued appends, for all threads that wait for them."""
         group = line.take(GROUP_MAX)
         if len(self._loose) >= LOOSE_MAX:
             group[0].durable = True
         try:
             self._carry(group)
-        except Exception as error:  # noqa: BLE001  each of them raises it in its own thread
+        except Exception as error:  # noqa: BLE001  each waiting thread raises it
             for waiting in group:
                 if not waiting.is_done:
                     waiting.end(error)
         except BaseException:
-            # An interrupt is for this thread alone. What was under way stays in doubt for the next.
-            self._session.let_go()
+            # An interrupt is for this thread alone. What was under way stays in doubt for the next attempt.
+            self._session.disconnect()
             line.give_back(group)
             raise
 
     def _carry(self, group: Sequence[PendingAppend]) -> None:
-        """Bring a group to the server, whatever happens to the connection, once."""
+        """Write a group to the server exactly once, even if the connection is lost."""
         patience = self._session.patience()
-        unseated = self.seats is not None and not self.seats.fence  # nobody has looked yet who sits there
+        unseated = self.seats is not None and not self.seats.fence  # the holder is still unknown
         is_held = self._doubt is not None or self._rivalry > 0 or unseated or any(map(_needs_more, group))
         self._rivalry = max(0, self._rivalry - 1)
         while True:
@@ -174,7 +177,7 @@ class PostgresJournal(StoredJournal["Db"]):
                     return
             except self._session.error as error:
                 if is_lost(error):
-                    self._session.let_go()
+                    self._session.disconnect()
                     if not patience.again():
                         raise explain(error, self.address.name, self._world(group)) from error
                 elif is_held or not is_known_key(error):
@@ -182,17 +185,18 @@ class PostgresJournal(StoredJournal["Db"]):
             is_held = True
 
     def _try(self, db: Db, group: Sequence[PendingAppend]) -> bool:
-        """Write behind the end that was last seen, in one statement; False where that is no longer the end."""
+        """Write behind the end last seen, in one statement. Return False if that is no longer the end."""
         view = self._view
         if view is None or not self._anchoring.is_trusted or not view.knows(streams_of(group)):
             return False
         sealed = seal(group, view, {}, self._clock.now_us())
         if sealed.has_errors:
-            return False  # what is known may be old: errors are given only by whoever holds the row
+            return False  # the view may be outdated: only a transaction that locks the row reports errors
         reach(INSIDE)
         with self._doubting(sealed):
+            rows = self.packed(db, sealed.rows, sealed.records)
             written = statements.write(
-                db, self._id, sealed.seen, sealed.rows, sealed.parts, durable=sealed.durable, seat=self._seat
+                db, self._id, sealed.seen, rows, sealed.parts, durable=sealed.durable, seat=self._seat
             )
         if not written:
             self._rivalry = RIVALRY
@@ -204,33 +208,36 @@ class PostgresJournal(StoredJournal["Db"]):
         return self._session.ask(work)
 
     def change(self, work: Callable[[Db], T]) -> T:
-        # Without the end of the journal, which others may be holding; and durable, as every statement is.
+        # Does not lock the end of the journal, which others may hold; durable, as every statement is.
         return self._session.ask(work)
 
     def decide(
         self,
         work: Callable[[Db], Sequence[Event]],
         *,
-        durable: bool = True,  # noqa: ARG002  a server that forgot a claim would give it to another
+        durable: bool = True,  # noqa: ARG002  a server that forgot a claim would hand it out again
         seated: bool = False,
     ) -> None:
-        said: list[PendingAppend] = []
+        pending: list[PendingAppend] = []
 
         def group(db: Db) -> Sequence[PendingAppend]:
-            if not said or not said[-1].is_done:
-                words = work(db)
-                batches = [Batch(tuple(words), WORKSPACE, None, "")] if words else []
-                said[:] = [PendingAppend(batch, durable=True, anywhere=not seated) for batch in batches]
-                return said
-            return []  # what was said before the connection was lost is there
+            if not pending or not pending[-1].is_done:
+                events = work(db)
+                batches = [Batch(tuple(events), WORKSPACE, None, "")] if events else []
+                pending[:] = [PendingAppend(batch, durable=True, anywhere=not seated) for batch in batches]
+                return pending
+            return []  # what was written before the connection was lost is there
 
         patience = self._session.patience()
-        self._session.held(lambda: self._decide(group, said, patience))
-        for waiting in said:
+        self._session.held(lambda: self._decide(group, pending, patience))
+        for waiting in pending:
             waiting.answer()
 
     def _decide(
-        self, group: Callable[[Db], Sequence[PendingAppend]], said: Sequence[PendingAppend], patience: Backoff
+        self,
+        group: Callable[[Db], Sequence[PendingAppend]],
+        pending: Sequence[PendingAppend],
+        patience: Backoff,
     ) -> None:
         while True:
             try:
@@ -238,15 +245,15 @@ class PostgresJournal(StoredJournal["Db"]):
             except self._session.error as error:
                 lost = is_lost(error)
                 if lost:
-                    self._session.let_go()
+                    self._session.disconnect()
                 if not lost or not patience.again():
-                    raise explain(error, self.address.name, self._world(said)) from error
+                    raise explain(error, self.address.name, self._world(pending)) from error
             except BaseException:
-                self._session.let_go()
+                self._session.disconnect()
                 raise
 
     def _hold(self, db: Db, made: Callable[[Db], Sequence[PendingAppend]]) -> None:
-        """Write what is `made` in a transaction that holds the row, so that nobody else moves it meanwhile."""
+        """Write what `made` returns in a transaction that locks the row, so that no other process moves it."""
         try:
             head, sitting = statements.lock(db, self._id)
             self._settle(db)
@@ -255,7 +262,7 @@ class PostgresJournal(StoredJournal["Db"]):
                 group = self.seats.admit(db, sitting, group)
             self._anchoring.trust(head, lambda after: statements.digests(db, self._id, after=after))
             keys, streams = keys_of(group), streams_of(group)
-            earlier = statements.find_all(db, self._id, keys) if keys else {}
+            earlier = self._table.find_all(db, keys) if keys else {}
             ends = self._view.ends if self._view and self._view.head == head else {}
             if not streams <= ends.keys():
                 ends = {**ends, **statements.ends(db, self._id, streams)}
@@ -265,12 +272,11 @@ class PostgresJournal(StoredJournal["Db"]):
             reach(INSIDE)
             if sealed.rows:
                 seat = self._seat if any(not waiting.anywhere for waiting in group) else 0
-                statements.write(
-                    db, self._id, head, sealed.rows, sealed.parts, durable=sealed.durable, seat=seat
-                )
+                rows = self.packed(db, sealed.rows, sealed.records)
+                statements.write(db, self._id, head, rows, sealed.parts, durable=sealed.durable, seat=seat)
                 self.outbox_table.project(db, sealed.records)
             elif sealed.durable:
-                # Whoever committed what is answered now may not have waited until it was durable.
+                # The process that committed these records may not have waited until they were durable.
                 statements.touch(db, self._id)
             with self._doubting(sealed):
                 statements.commit(db)
@@ -283,7 +289,7 @@ class PostgresJournal(StoredJournal["Db"]):
 
     @contextmanager
     def _doubting(self, sealed: Sealed) -> Iterator[None]:
-        """Until the server has answered, nobody knows whether these rows are there."""
+        """Mark these rows as in doubt until the server has answered."""
         self._doubt = sealed
         try:
             yield
@@ -294,10 +300,10 @@ class PostgresJournal(StoredJournal["Db"]):
         self._doubt = None
 
     def _settle(self, db: Db) -> None:
-        """Find out what became of a write without an answer. Nothing more can come of it: its row is held by us."""
+        """Find out what became of a write without an answer. It can no longer take effect: we hold its row lock."""
         if self._doubt and self._doubt.rows:
             first = self._doubt.rows[0]
-            found = self.events.get(db, first[0])
+            found = self.events.row(db, first[0])
             if found and found[4] == first[4]:
                 self._finish(self._doubt)
             elif self.seats:
@@ -305,7 +311,7 @@ class PostgresJournal(StoredJournal["Db"]):
         self._doubt = None
 
     def _finish(self, sealed: Sealed) -> None:
-        """From here the events exist."""
+        """Report the events as written: they exist from here on."""
         reach(COMMITTED)
         if self.seats:
             self.seats.settled(is_there=True)
@@ -325,33 +331,37 @@ class PostgresJournal(StoredJournal["Db"]):
 
     # Reading
 
-    def check(self) -> Iterator[Finding]:
-        # The anchor first: it is then never ahead of what is read after it, whoever appends meanwhile.
-        anchored, findings = self._anchoring.read(is_needed=self.head().count > 0)
+    def check(self, *, since: int = 0, progress: Progress = silent) -> Iterator[Finding]:
+        # Read the anchor first: then it is never ahead of the rows read after it, even if others append meanwhile.
+        anchored, findings = self._anchoring.read(is_needed=self.head().count > 0, since=since)
         yield from findings
         noted, last = self.head().count, self._session.ask(lambda db: statements.last(db, self._id))
         if last < noted:
             yield Finding(
-                "database", f"{noted} events are noted, and the last that is there is event {last}", last
+                "database",
+                f"the workspace's row counts {noted} events, but the last one stored is event {last}",
+                last,
             )
-        yield from audit(self._rows(), anchored)
+        rows = progress(VERIFYING, self._rows(since), noted - since)
+        yield from audited(self, rows, anchored, since)
 
     def wait(self, after: int, timeout_s: float) -> bool:
-        """Whether there is an event after this one, as soon as there is; False when the time is up."""
+        """Wait for an event after this one. Return True as soon as there is one, False on timeout."""
         with self._waiting:
             return self._bell.wait(after, timeout_s)
 
-    def _rows(self) -> Iterator[Stored]:
-        """Every row, also where some are missing."""
-        at = statements.LOWEST
+    def _rows(self, since: int) -> Iterator[StoredOrTorn]:
+        """Every row after this one, also where some are missing."""
+        at, unpacker = since or statements.LOWEST, self.unpacker()
         while rows := self.page(at, HIGHEST):
-            yield from rows
+            for row in rows:
+                yield whole_or_torn(row, unpacker)
             at = rows[-1][0]
 
     # Coming and going
 
     def _renewed(self, db: Db) -> None:
-        """A new connection: what was known may be old, and what was not durable may be gone."""
+        """Prepare a new connection: the view may be outdated, and events that were not durable may be gone."""
         self._view = None
         if self._loose:
             statements.lock(db, self._id)
@@ -360,7 +370,7 @@ class PostgresJournal(StoredJournal["Db"]):
             self._loose.clear()
 
     def _forked(self) -> None:
-        """In a child nobody else is there: those who stood in line, and whoever led, are threads of the parent."""
+        """Reset the queue in a forked child: the threads that waited in it, or led, exist only in the parent."""
         self._line = Line()
 
     @property
@@ -388,7 +398,7 @@ class PostgresJournal(StoredJournal["Db"]):
             try:
                 self.sync()
             except BackendError:
-                # The server is gone. What it has not made durable stays out of the anchor, as after a crash.
+                # The server is gone. Events it has not made durable stay out of the anchor, as after a crash.
                 self.anchor.sync()
             finally:
                 self._session.close()
@@ -397,5 +407,5 @@ class PostgresJournal(StoredJournal["Db"]):
 
 
 def _needs_more(waiting: PendingAppend) -> bool:
-    """Whether leases have to be looked at, or the outbox has to follow, in the same transaction."""
+    """Return True if the transaction must also check leases or update the outbox."""
     return bool(waiting.fences) or any(outbox_table.concerns(event) for event in waiting.batch.events)

@@ -1,6 +1,7 @@
-"""The statements of leases in PostgreSQL.
+"""The lease statements in PostgreSQL.
 
-Whoever changes them holds the end of the journal, as whoever appends does. They run out by the clock of the server.
+A transaction that changes leases locks the end of the journal, as an append does. Leases expire by the server's
+clock.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _FORGET = (
 
 
 class PostgresLeaseTable(LeaseTable["Db"]):
-    """The leases of one workspace and those who wait for one."""
+    """The leases of one workspace, and the waits for them."""
 
     def __init__(self, session: PostgresSession) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""Being told of the next event, instead of asking again and again."""
+"""Notification of the next event, instead of polling."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     Db = psycopg.Connection[tuple[Any, ...]]
 
 SLICE_S = 5.0
-"""After so long without a word the journal is looked at all the same: words can get lost."""
+"""Without a notification for this long, look at the journal anyway: notifications can get lost."""
 
 
 class Bell:
-    """Waits for events of one workspace, over a connection of its own. For one thread at a time."""
+    """Waits for events of one workspace, on its own connection. For one thread at a time."""
 
     def __init__(self, address: Address, workspace: str) -> None:
         self._address = address
@@ -30,7 +30,7 @@ class Bell:
         self._id = 0
 
     def wait(self, after: int, timeout_s: float) -> bool:
-        """Whether there is an event after this one, as soon as there is; False when the time is up."""
+        """Wait for an event after this one. Return True as soon as there is one, False on timeout."""
         until = time.monotonic() + timeout_s
         patience = Backoff(timeout_s)
         while True:
@@ -45,7 +45,7 @@ class Bell:
                     raise explain(error, self._address.name, "Nothing was changed in it") from error
 
     def _wait(self, after: int, until: float) -> bool:
-        """Listen first, then say that one listens, then look: so nothing comes in between unheard."""
+        """Listen first, then announce that we listen, then look: so no event is missed in between."""
         db = self._connection()
         left_s = min(SLICE_S, until - time.monotonic())
         if left_s > 0:

@@ -1,6 +1,7 @@
-"""The statements of the outbox in PostgreSQL: what each event does to it, and how it is looked at.
+"""The outbox statements in PostgreSQL: what each event changes, and how the outbox is read.
 
-What changes a row holds it: whoever decides on an intent keeps it from beginning meanwhile, and the other way round.
+A statement that changes a row locks it. So a transaction that decides on an intent keeps a worker from starting it
+meanwhile, and the other way round.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ _DEFERRED = (
     b" SELECT %s, m.id, m.run, 'held', nullif(m.ord, ''), m.at_us"
     b" FROM unnest(%b::bigint[], %b::text[], %b::text[], %b::bigint[]) AS m(id, run, ord, at_us)"
 )
-# The first of an ordering key is due, the others wait behind it. Due by the server's clock, which all go by.
+# The first intent of an ordering key is due, the others wait behind it. Due by the server's clock, which everyone
+# uses.
 _PLACE = (
     b"state = CASE WHEN EXISTS (SELECT FROM takeback_store.outbox a WHERE a.workspace = o.workspace"
     b" AND a.ord IS NOT NULL AND a.ord = o.ord AND a.state IN ('queued', 'due', 'claimed'))"
@@ -61,7 +63,7 @@ _FAILED = (
     b"INSERT INTO takeback_store.outbox_attempts (workspace, intent, seq)"
     b" SELECT %s, m.* FROM unnest(%b::bigint[], %b::bigint[]) AS m"
 )
-# Of each ordering key that nothing is on its way of, the first that waits.
+# For each ordering key with nothing on its way: the first intent that waits.
 _NEXT = (
     b"UPDATE takeback_store.outbox o SET state = 'due' FROM ("
     b"SELECT DISTINCT ON (q.ord) q.id FROM takeback_store.outbox q"
@@ -87,8 +89,8 @@ _CLAIM = (
     _OUTBOX + b"state = 'claimed', fence = fence + 1, owner = %s, started = false,"
     b" lease = clock_timestamp() + %s * interval '1 second' WHERE o.workspace = %s AND o.id = ANY(%s)"
 )
-# In the order of their numbers, so that two that hold several do not wait for each other. Each is found by its number
-# alone: the server would else look through all that are claimed, of which it knows no better than that they are few.
+# In the order of their ids, so that two transactions that lock several do not deadlock. Each is looked up by id
+# alone: otherwise the server would scan all claimed intents, since its statistics say that they are few.
 _HOLD_MINE = (
     b"SELECT h.workspace, h.id FROM unnest(%b::bigint[], %b::bigint[], %b::text[]) AS m(id, fence, owner)"
     b" CROSS JOIN LATERAL (SELECT o.workspace, o.id, o.fence, o.owner, o.state FROM takeback_store.outbox o"
@@ -128,7 +130,7 @@ class PostgresOutboxTable(OutboxTable["Db"]):
         project(db, self._id, records)
 
     def now_us(self, db: Db) -> int:
-        """The time of the server."""
+        """Return the server's time."""
         return int(_value(db, b"SELECT " + _NOW_US, ()))
 
     # Claims
@@ -147,7 +149,7 @@ class PostgresOutboxTable(OutboxTable["Db"]):
         return [queued[ids.make(ids.INTENT, id)] for id in found]
 
     def start(self, db: Db, queued: Sequence[Queued], *, begun: bool) -> frozenset[str]:
-        # Durable: a server that forgot it would let an intent be cancelled that is on its way.
+        # Durable: if the server forgot it, an intent that is on its way could be cancelled.
         return _names(db.execute(_START, (*_claims(queued), self._id, begun)))
 
     def renew(self, db: Db, queued: Sequence[Queued], lease_s: float) -> frozenset[str]:
@@ -156,7 +158,7 @@ class PostgresOutboxTable(OutboxTable["Db"]):
     def held_of(self, db: Db, queued: Sequence[Queued]) -> frozenset[str]:
         return _names(db.execute(_HOLD_MINE, (*_claims(queued), self._id)))
 
-    def let_go(self, db: Db, queued: Queued) -> None:
+    def requeue(self, db: Db, queued: Queued) -> None:
         db.execute(_OUTBOX + b"state = 'due', owner = ''" + _WHICH, (self._id, ids.seq_of(queued.id)))
 
     def keep_results(self, db: Db, results: Mapping[str, bytes]) -> None:
@@ -193,26 +195,26 @@ class PostgresOutboxTable(OutboxTable["Db"]):
         return int(_value(db, _NEXT_DUE, (self._id,)))
 
 
-# What each event does
+# What each event changes
 
 
 def project(db: Db, workspace: int, records: Iterable[Record]) -> None:
-    """Let the outbox of a workspace follow its journal; inside the transaction that writes these records."""
+    """Update the outbox of a workspace for these records, in the transaction that writes them."""
     for follow, alike in _batches(records):
         follow(db, workspace, alike)
 
 
 def concerns(event: object) -> bool:
-    """Whether the outbox follows an event of this kind."""
+    """Return True if the outbox depends on events of this kind."""
     return type(event) in _PROJECT
 
 
 Follow = Callable[["Db", int, Sequence[Any]], None]
-"""Follows some records that are alike."""
+"""Updates the outbox for some records of the same kind."""
 
 
 def _batches(records: Iterable[Record]) -> Iterator[tuple[Follow, list[Record]]]:
-    """What one statement can follow: records that are alike, one behind the other, each of another intent."""
+    """Group records for one statement each: consecutive, of the same kind, each for another intent."""
     batch: list[Record] = []
     before, seen = None, set[str]()
     for record in records:
@@ -234,7 +236,7 @@ def _deferred(db: Db, workspace: int, records: Sequence[Any]) -> None:
 
 
 def _released(db: Db, workspace: int, records: Sequence[Any]) -> None:
-    # One after the other: only the first of an ordering key is due.
+    # One after the other: only the first intent of an ordering key becomes due.
     given = [(r.seq, r.at_us, workspace, ids.seq_of(id)) for r in records for id in r.event.intents]
     _each(db, _RELEASED, given)
 

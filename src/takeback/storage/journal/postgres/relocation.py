@@ -1,7 +1,7 @@
-"""The way of a journal in a PostgreSQL database to another place, or in from one.
+"""Moving a journal in a PostgreSQL database to another store, or filling it from one.
 
-The row that every append moves says that the journal is shut. So who has been connected since before finds out in the
-very statement that would write.
+The notice that shuts the journal is in the row that every append moves. So a process that connected earlier finds
+out in the very statement that would write.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _QUEUE = (
 )
 _KNOWN = b"UPDATE takeback_store.outbox SET fence = %s, result = %s WHERE workspace = %s AND id = %s"
 _FENCE = b"SELECT fence FROM takeback_store.workspaces WHERE id = %s"
-# Nobody sits where it was taken in: whoever appends first does.
+# No folder holds the seat of what was taken in: the first one to append takes it.
 _SKIP = b"UPDATE takeback_store.workspaces SET fence = greatest(fence, %s), seat = 0 WHERE id = %s"
 _PARTS = (
     b"SELECT key, max(part) FROM takeback_store.events WHERE workspace = %s AND key = ANY(%s) GROUP BY key"
@@ -44,7 +44,7 @@ _NAMED = b"SELECT count, digest FROM takeback_store.workspaces WHERE name = %s"
 
 
 class PostgresMoving(StoredMoving["Db"]):
-    """The notice in the row of a workspace, and what is taken in while it is there."""
+    """The notice in a workspace's row, and the rows taken in while it is there."""
 
     _journal: PostgresJournal
 
@@ -57,7 +57,7 @@ class PostgresMoving(StoredMoving["Db"]):
         return self._session.id
 
     def _hold(self, work: Callable[[Db], None]) -> None:
-        """What is done twice is the same as once."""
+        """Run `work` while the row is locked. It may run twice, with the same result."""
 
         def held(db: Db) -> None:
             try:
@@ -94,7 +94,8 @@ class PostgresMoving(StoredMoving["Db"]):
     ) -> None:
         if fresh:
             head = self._journal.events.head(db)
-            statements.take_in(db, self._id, head, list(fresh), self._parts(db, fresh))
+            rows = self._journal.packed(db, fresh, records)
+            statements.take_in(db, self._id, head, rows, self._parts(db, fresh))
             self._journal.outbox_table.project(db, records)
         for row in queue:
             db.execute(_KNOWN, (row.fence, row.result, self._id, row.id))
@@ -111,7 +112,7 @@ class PostgresMoving(StoredMoving["Db"]):
         keep_anchor(self._journal.anchor)
 
     def _parts(self, db: Db, rows: Sequence[Stored]) -> list[int]:
-        """The place of each in its append, as far as it is found by that: of those with a key."""
+        """Return each row's position within its append, for rows with a key; 1 for the others."""
         keys = {row[3] for row in rows if row[3]}
         last = {"": 0, **dict(db.execute(_PARTS, (self._id, list(keys))).fetchall())}
         parts = []
@@ -123,7 +124,7 @@ class PostgresMoving(StoredMoving["Db"]):
 
 
 def peek(dsn: str, workspace: str) -> Head | None:
-    """How far a workspace reaches in a store, without making anything there; None where it is not there."""
+    """Return how far a workspace reaches in a store, without creating anything there; None if it is not there."""
     with Address(dsn).visiting() as db:
         row = db.execute(_IS_THERE).fetchone()
         found = db.execute(_NAMED, (workspace,)).fetchone() if row and row[0] else None

@@ -1,4 +1,4 @@
-"""The tables of the store: made and brought to the newest format, by whoever comes first."""
+"""The tables of the store: created and migrated to the newest format by the first process that needs it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     Db = psycopg.Connection[tuple[Any, ...]]
 
-FORMAT = 5
+FORMAT = 7
 """The newest format; as many as there are files in migrations/."""
 
 MIGRATING = crash_point("journal-migrating")
 
-# Any number that nobody else takes for a lock of theirs; this one says "TAKE" and "STOR".
+# Any number that no other program uses for an advisory lock; this one spells "TAKE" and "STOR".
 _LOCK = 0x54414B4553544F52
 _VERSION = b"SELECT version FROM takeback_store.format"
 _IS_THERE = (
@@ -33,7 +33,7 @@ _MAKE = (
 
 
 def prepare(db: Db, name: str) -> None:
-    """See that the tables are there and in our format."""
+    """Make sure that the tables exist in our format."""
     version = _version(db)
     if version != FORMAT:
         _refuse(version, name)
@@ -41,8 +41,8 @@ def prepare(db: Db, name: str) -> None:
 
 
 def _version(db: Db) -> int:
-    """The format of the tables; -1 where there are none."""
-    # Asked of the catalogue itself: a lookup by name may answer from what this session knew before.
+    """Return the format of the tables; -1 if there are none."""
+    # Query the catalog itself: a lookup by name may use this session's cache.
     row = db.execute(_IS_THERE).fetchone()
     found = db.execute(_VERSION).fetchone() if row and row[0] else None
     return int(found[0]) if found else -1
@@ -57,12 +57,12 @@ def _refuse(version: int, name: str) -> None:
 
 
 def _migrate(db: Db, name: str) -> None:
-    """Bring the tables to the newest format, in one transaction: a crash leaves the old format whole."""
+    """Migrate the tables to the newest format in one transaction: a crash leaves the old format intact."""
     pg = driver()
     try:
         with db.transaction():
             db.execute(b"SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            version = _version(db)  # again: another process may have been faster
+            version = _version(db)  # again: another process may have been first
             _refuse(version, name)
             if version < 0:
                 _require_utf8(db, name)
@@ -72,7 +72,7 @@ def _migrate(db: Db, name: str) -> None:
                 db.execute(b"UPDATE takeback_store.format SET version = %s", (number,))
                 reach(MIGRATING)
     except (pg.errors.InsufficientPrivilege, pg.errors.ReadOnlySqlTransaction) as error:
-        what = "has no tables of Takeback yet" if version_unknown(db) else "is in an older format"
+        what = "has no Takeback tables yet" if version_unknown(db) else "is in an older format"
         raise BackendError(
             f"{name} {what}, and this role may not change that: {first_line(error)}. Nothing was recorded",
             hint="open the store once with a role that may CREATE in this database",
@@ -80,7 +80,7 @@ def _migrate(db: Db, name: str) -> None:
 
 
 def version_unknown(db: Db) -> bool:
-    """Whether there are no tables of ours that this role can see."""
+    """Return True if this role sees none of our tables."""
     return _version(db) < 0
 
 
@@ -88,13 +88,13 @@ def _require_utf8(db: Db, name: str) -> None:
     encoding = db.info.parameter_status("server_encoding") or ""
     if encoding != "UTF8":
         raise BackendError(
-            f"{name} keeps text as {encoding}, and names of any language do not fit. Nothing was recorded",
-            hint="make a database with ENCODING 'UTF8' for the store",
+            f"{name} uses the encoding {encoding}, which cannot hold every file name. Nothing was recorded",
+            hint="create a database with ENCODING 'UTF8' for the store",
         )
 
 
 def scripts(*, after: int) -> list[tuple[int, str]]:
-    """The migrations behind this format, by number."""
+    """Return the migrations after this format, with their numbers."""
     from importlib import resources  # slow to import, and seldom needed
 
     folder = resources.files("takeback.storage.journal.postgres").joinpath("migrations")

@@ -1,7 +1,7 @@
-"""Seats in the journal's own database: whoever appends says in the same statement where it sits.
+"""Seats in the journal's own database: each append checks in its own statement that this folder holds the seat.
 
-The fence of the seat is in the row that every append moves. So an append needs no further question: if the row is not
-as this process last saw it, the append is repeated in a transaction that holds the row, and that one looks who sits.
+The fence of the seat is in the row that every append moves, so an append needs no extra query. If the row is not as
+this process last saw it, the append is repeated in a transaction that locks the row and reads who holds the seat.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Db = psycopg.Connection[tuple[Any, ...]]
 
 SEAT_S = 60.0
-"""After so long without a sign of life a workspace can be moved elsewhere."""
+"""After this long without a sign of life, the workspace can be moved elsewhere."""
 
 TAKEN = crash_points.crash_point("seat-taken")
 
@@ -53,7 +53,7 @@ _RENEW = (
 
 
 class PostgresSeats:
-    """The seat of a workspace, for the journal of one place: `takeback.ports.Seats`."""
+    """The seat of a workspace, as seen from one folder: `takeback.ports.seats.Seats`."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class PostgresSeats:
         ttl_s: float,
         may_sit: bool = True,
     ) -> None:
-        """`may_sit` says whether this place may be the first to sit down: one that is not whole yet may not."""
+        """With `may_sit=False` this folder may not take a free seat: it is not complete yet."""
         self._session = session
         self._decide = decide
         self._leases = leases
@@ -75,24 +75,24 @@ class PostgresSeats:
         self._may_sit = may_sit
         self.place = place
         self.fence = 0
-        """Under which this process works; 0 before its first append."""
+        """The fence under which this process works; 0 before its first append."""
         self._earlier: int | None = None
-        """The one before, until it is known that the transaction in which this process sat down is there."""
+        """The previous fence, kept until it is known whether the transaction that took the seat was committed."""
 
     @property
     def _id(self) -> int:
         return self._session.id
 
-    # For the journal, in a transaction that holds the end
+    # For the journal, in a transaction that locks its end
 
     def admit(self, db: Db, sitting: int, group: Sequence[PendingAppend]) -> Sequence[PendingAppend]:
-        """Those of a group who may write; the others are told why not. Where nobody sits yet, this place does now."""
+        """Return the appends that may be written, and end the others with an error. A free seat is taken now."""
         bound = [waiting for waiting in group if not waiting.anywhere]
         if not bound or sitting == self.fence != 0:
             return group
         if not sitting and self._may_sit:
-            word = self._sit(db)
-            return [*group, PendingAppend(Batch((word,), WORKSPACE, None, ""), durable=True)]
+            event = self._sit(db)
+            return [*group, PendingAppend(Batch((event,), WORKSPACE, None, ""), durable=True)]
         seat = self._now(db)
         if seat and not self.fence and seat.place.id == self.place.id:
             self.fence = seat.fence
@@ -103,7 +103,10 @@ class PostgresSeats:
         return [waiting for waiting in group if not waiting.is_done]
 
     def settled(self, *, is_there: bool) -> None:
-        """What became of the transaction in which this process may have sat down. The number may be another's."""
+        """Keep or drop the new fence, once it is known whether the transaction that took the seat was committed.
+
+        If it was not, another process may get the same number.
+        """
         if self._earlier is not None and not is_there:
             self.fence = self._earlier
         self._earlier = None
@@ -116,7 +119,7 @@ class PostgresSeats:
         db.execute(_NOTE, (self._id, self.fence, msgspec.json.encode(self.place), self._now_us()))
         return WorkspaceSeated(self.place, self.fence, actor, tuple(marks))
 
-    # For everybody
+    # For all callers
 
     @property
     def mine(self) -> Seat | None:
@@ -147,7 +150,7 @@ class PostgresSeats:
             if (last := statements.head(db, self._id).count) != after:
                 raise JournalMoved(
                     f"the journal has {last} events where {after} were expected; nothing was moved",
-                    hint="read the journal again and decide anew",
+                    hint="read the journal again and decide again",
                 )
             return [self._sit(db, marks, actor)]
 
@@ -175,9 +178,9 @@ class PostgresSeats:
     def _refuse_live(self, seat: Seat | None) -> None:
         if seat and seat.is_live and seat.place.id != self.place.id:
             raise SeatHeld(
-                f"the workspace {self._session.workspace} sits in {seat.place.said}, which shows signs of life; "
-                "nothing was moved",
-                hint=f"end what works there, and try again when it has been silent for {seat.ttl_us / 1e6:g} s",
+                f"the workspace {self._session.workspace} is in use in {seat.place.said} (last sign of life "
+                f"less than {seat.ttl_us / 1e6:g} s ago); nothing was moved",
+                hint=f"stop what runs there, and try again {seat.ttl_us / 1e6:g} s later",
                 left_s=seat.left_us / 1e6,
             )
 
@@ -185,30 +188,32 @@ class PostgresSeats:
         name, here = self._session.workspace, self.place
         if seat is None:
             return SeatLost(
-                f"{here.root} is not whole yet, so nothing was recorded",
-                hint=f"`takeback resume --into {here.root}` goes on with bringing it here",
+                f"{here.root} is not complete yet. Nothing was recorded",
+                hint=f"`takeback resume --into {here.root}` fetches the rest",
             )
         at = datetime.fromtimestamp(seat.since_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         if seat.place.id == here.id:
             return SeatLost(
-                f"the workspace {name} was moved away from here and back, at {at}, while this was at work; nothing "
-                "more was recorded. Files here are as they are",
-                hint="start again: what is new comes from the journal",
+                f"the workspace {name} was moved away and back, at {at}, while this process was using it; "
+                "nothing more was recorded. The files here were not changed",
+                hint="start this process again; it then reads what is new from the journal",
             )
         every = db.execute(_PLACES, (self._id,)).fetchall()
         was_here = any(msgspec.json.decode(place, type=Place).id == here.id for (place,) in every)
         if was_here:
             return SeatLost(
                 f"the workspace {name} moved to {seat.place.said} at {at}; nothing was recorded. "
-                "Files here are as they are",
-                hint="work on there; `takeback log` still reads here, and `takeback resume --into DIR` brings it "
-                "to a new folder",
+                "The files here were not changed",
+                hint="continue there; `takeback log` still works here, and `takeback resume --into DIR` brings the "
+                "workspace to a new folder",
             )
         what = (
-            "with a state folder of which this may be a copy" if seat.place.said == here.said else "not here"
+            "and the state folder here may be a copy of that one"
+            if seat.place.said == here.said
+            else "not here"
         )
         return SeatLost(
-            f"the workspace {name} sits in {seat.place.said} since {at}, {what}; nothing was recorded",
-            hint="give this folder a workspace name of its own in takeback.toml, or move the workspace to a new "
+            f"the workspace {name} has been in {seat.place.said} since {at}, {what}; nothing was recorded",
+            hint="give this folder its own workspace name in takeback.toml, or move the workspace to a new "
             "folder: takeback resume --into DIR",
         )

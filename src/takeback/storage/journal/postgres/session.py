@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class PostgresSession(at_fork.ConnectionHolder):
-    """A connection that is made anew where it was lost, for one thread at a time."""
+    """A connection that is re-established when it is lost, for one thread at a time."""
 
     def __init__(
         self,
@@ -35,12 +35,13 @@ class PostgresSession(at_fork.ConnectionHolder):
         renewed: Callable[[Db], None],
         forked: Callable[[], None],
     ) -> None:
-        """`renewed` is called with each new connection before anything else is done with it; `forked` in a child."""
+        """`renewed` is called first with each new connection; `forked` is called in a forked child."""
         self.address = address
         self.workspace = workspace
         self.id = 0
         """The number of the workspace."""
-        # Reentrant, so that a signal handler that appends while its thread appends gets an error, not stuck.
+        # Reentrant, so that a signal handler that appends while its thread appends gets an error and does not
+        # deadlock.
         self.lock = threading.RLock()
         self.error = driver().Error
         self._patience_s = patience_s
@@ -53,13 +54,13 @@ class PostgresSession(at_fork.ConnectionHolder):
         self._away_since: float | None = None
 
     def patience(self) -> Backoff:
-        """A server that is away is waited for once, and not anew by everybody who stands in line."""
+        """Return a back-off that counts from when the server went away, once for all waiting threads."""
         return Backoff(self._patience_s, self._away_since)
 
     def held(self, work: Callable[[], T]) -> T:
-        """Do something with the connection: one thread at a time, and once.
+        """Run `work` with the connection: one thread at a time, and not nested.
 
-        Nothing that an interrupt could skip stands between the lock and what lets go of it.
+        No statement that an interrupt could skip stands between taking the lock and the `finally` that releases it.
         """
         self.refuse_nesting()
         me = threading.get_ident()
@@ -71,16 +72,16 @@ class PostgresSession(at_fork.ConnectionHolder):
                 self._user = 0
 
     def refuse_nesting(self, *, leads: bool = False) -> None:
-        """`leads` says that this thread has those wait who want to append."""
+        """Raise BackendError if this thread is already using the journal. `leads` says that it leads the appends."""
         if leads or self._user == threading.get_ident():
             raise BackendError(
-                "this thread is in the middle of using the journal. Nothing was recorded",
-                hint="a signal handler should not use the journal; let it set a flag",
+                "this thread is already using the journal. Nothing was recorded",
+                hint="do not use the journal in a signal handler; set a flag there instead",
                 retryable=True,
             )
 
     def ask(self, work: Callable[[Db], T]) -> T:
-        """Ask the server something, again where the connection is lost: asking changes nothing."""
+        """Query the server, again if the connection is lost: a query changes nothing."""
         patience = self.patience()
         return self.held(lambda: self._asked(work, patience))
 
@@ -91,15 +92,15 @@ class PostgresSession(at_fork.ConnectionHolder):
             except self.error as error:
                 lost = is_lost(error)
                 if lost:
-                    self.let_go()
+                    self.disconnect()
                 if not lost or not patience.again():
                     raise explain(error, self.address.name, "Nothing was changed in it") from error
             except BaseException:
-                self.let_go()  # an interrupt may leave an answer behind that nobody asks for
+                self.disconnect()  # an interrupt may leave an unread answer on the connection
                 raise
 
     def connection(self) -> Db:
-        """The connection, made where there is none; inside `held`."""
+        """Return the connection, making it if there is none. Only inside `held`."""
         if self._is_closed:
             raise UsageError("the journal is closed; nothing was recorded")
         if self._db is None:
@@ -119,9 +120,9 @@ class PostgresSession(at_fork.ConnectionHolder):
         try:
             statements.roll_back(db)
         except self.error:
-            self.let_go()  # which ends the transaction, too
+            self.disconnect()  # which also ends the transaction
 
-    def let_go(self) -> None:
+    def disconnect(self) -> None:
         db, self._db = self._db, None
         if db is not None:
             db.close()
@@ -133,21 +134,21 @@ class PostgresSession(at_fork.ConnectionHolder):
     def close(self) -> None:
         at_fork.unwatch(self)
         self._is_closed = True
-        self.let_go()
+        self.disconnect()
 
     @property
     def is_closed(self) -> bool:
         return self._is_closed
 
     def hold_still(self) -> None:
-        """For `forks`: a connection does not go over into a child."""
+        """Close the connection before a fork, so that the child does not inherit it."""
         self.lock.acquire()
-        self.let_go()
+        self.disconnect()
 
     def go_on(self) -> None:
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            self._user = 0  # a thread of the parent
+            self._user = 0  # it was a thread of the parent
             self._forked()
         self.lock.release()
 
@@ -158,12 +159,12 @@ class Backoff:
     FIRST_S, LONGEST_S = 0.02, 0.5
 
     def __init__(self, limit_s: float, since: float | None = None) -> None:
-        """`since` is when it went away, by `time.monotonic`, where that was before now."""
+        """`since` is when the server went away, by `time.monotonic`, if that was earlier than now."""
         self._until = (time.monotonic() if since is None else since) + limit_s
         self._next_s = self.FIRST_S
 
     def again(self) -> bool:
-        """Wait a while; False where there is no more time."""
+        """Sleep a while. Return False if the time is up."""
         if time.monotonic() >= self._until:
             return False
         time.sleep(self._next_s)

@@ -1,4 +1,4 @@
-"""The statements of the PostgreSQL journal, each a function of a connection."""
+"""The statements of the PostgreSQL journal, as functions of a connection."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     Db = psycopg.Connection[tuple[Any, ...]]
 
+HEAD_BYTES = 64
+"""So much of a packed body says what it is stored against."""
 PAGE_ROWS = 1000
 PAGE_BYTES = 4 << 20
 LOWEST = -(2**63)
@@ -25,7 +27,7 @@ CHANNEL = "takeback_store"
 _ROW = (
     b"SELECT seq, stream, n, coalesce(key, ''), digest, body FROM takeback_store.events WHERE workspace = %s "
 )
-# So many rows as fit into a page by their size, and one at the least.
+# As many rows as fit into a page by size, but at least one.
 _PAGE = (
     b"SELECT seq, stream, n, key, digest, body FROM ("
     b" SELECT seq, stream, n, coalesce(key, '') AS key, digest, body,"
@@ -38,6 +40,7 @@ _BY_STREAM = _PAGE % {b"by": b"n", b"where": b"n > %s AND n <= %s AND stream = %
 _BY_KEY = _ROW + b"AND key = %s ORDER BY part"
 _BY_KEYS = _ROW + b"AND key = ANY(%s) ORDER BY part"
 _ONE = _ROW + b"AND seq = %s"
+_SOME = _ROW + b"AND seq = ANY(%s) ORDER BY seq"
 _FIND = b"SELECT id FROM takeback_store.workspaces WHERE name = %s"
 _MAKE = b"INSERT INTO takeback_store.workspaces (name) VALUES (%s) ON CONFLICT DO NOTHING"
 _HEAD = b"SELECT count, digest FROM takeback_store.workspaces WHERE id = %s"
@@ -49,17 +52,27 @@ _STREAM_HEADS = (
     b" SELECT n, digest FROM takeback_store.events WHERE workspace = %s AND stream = s.stream"
     b" ORDER BY n DESC LIMIT 1) AS e"
 )
-_STREAM_AT = b"SELECT n " + _OF_STREAM + b"AND seq <= %s ORDER BY n DESC LIMIT 1"
+_STREAM_AT = b"SELECT n, digest " + _OF_STREAM + b"AND seq <= %s ORDER BY n DESC LIMIT 1"
 _DIGESTS = b"SELECT seq, digest FROM takeback_store.events WHERE workspace = %s AND seq > %s ORDER BY seq"
+_REPLACE = (
+    b"UPDATE takeback_store.events AS e SET body = u.body"
+    b" FROM unnest(%(seqs)b::bigint[], %(digests)b::text[], %(bodies)b::bytea[]) AS u(seq, digest, body)"
+    b" WHERE e.workspace = %(workspace)s AND e.seq = u.seq AND e.digest = u.digest"
+    b" AND substring(e.body FOR 1) <> '\\x02'::bytea"
+)
+_PACKED_HEADS = (
+    b"SELECT seq, substring(body FOR %s) FROM takeback_store.events"
+    b" WHERE workspace = %s AND seq > %s AND substring(body FOR 1) = '\\x01'::bytea"
+)
 _TOUCH = b"UPDATE takeback_store.workspaces SET count = count WHERE id = %s"
 _WAIT = (
     b"UPDATE takeback_store.workspaces SET waited = greatest(waited, clock_timestamp() + %s * interval '1 second')"
     b" WHERE id = %s"
 )
 
-# The end of the journal moves only from where the writer saw it, and the events come with it or not at all; and only
-# for whoever sits there, whose seat is so renewed. Seat 0 is for what may be written from anywhere. A notification
-# holds up all commits of a server until it is out, so there is one only where somebody waits for it.
+# The end of the journal moves only from where the writer saw it, and the events are inserted with it or not at all;
+# and only if the writer holds the seat, which this renews. Seat 0 is for writes from anywhere. A notification
+# delays all commits of a server until it is sent, so one is sent only if somebody waits for it.
 _WRITE = (
     b"WITH moved AS ("
     b" UPDATE takeback_store.workspaces SET count = %%(count)s, digest = %%(digest)s, seat_until = CASE"
@@ -79,7 +92,7 @@ _MANY = (
     b"unnest(%(seqs)b::bigint[], %(streams)b::text[], %(ns)b::bigint[], %(keys)b::text[], %(parts)b::int[],"
     b" %(digests)b::text[], %(bodies)b::bytea[])"
 )
-# Putting one row into lists takes the driver longer than all the rest.
+# For a single row, building arrays costs the driver more than everything else.
 _ONE_ROW = (
     b"(VALUES (%(seqs)s::bigint, %(streams)s::text, %(ns)s::bigint, %(keys)s::text, %(parts)s::int,"
     b" %(digests)s::text, %(bodies)b::bytea))"
@@ -96,7 +109,7 @@ _HOLD = b"SELECT count, digest, shut, seat FROM takeback_store.workspaces WHERE 
 
 
 def workspace(db: Db, name: str) -> int:
-    """The number of a workspace; one that is new here gets one."""
+    """Return the number of a workspace, creating its row if it is new."""
     found = db.execute(_FIND, (name,)).fetchone()
     if found is None:
         db.execute(_MAKE, (name,))
@@ -115,7 +128,7 @@ def write(
     durable: bool,
     seat: int = 0,
 ) -> bool:
-    """Write rows behind an end that was seen; False, and nothing is written, where it is elsewhere by now."""
+    """Write rows behind the end `seen`. Return False, and write nothing, if that is no longer the end."""
     is_one = len(rows) == 1
     columns = (*rows[0], parts[0]) if is_one else (*map(list, zip(*rows, strict=True)), list(parts))
     values = _values(workspace, seen, rows, columns, seat)
@@ -124,7 +137,7 @@ def write(
 
 
 def take_in(db: Db, workspace: int, seen: Head, rows: Sequence[Stored], parts: Sequence[int]) -> None:
-    """Write rows of another journal behind the end of one that is shut, for whoever holds it."""
+    """Write rows of another journal behind the end of this shut one, whose row the caller has locked."""
     columns = (*map(list, zip(*rows, strict=True)), list(parts))
     db.execute(_TAKE_IN, _values(workspace, seen, rows, columns))
 
@@ -141,7 +154,7 @@ def _values(
 
 
 def lock(db: Db, workspace: int, *, also_shut: bool = False) -> tuple[Head, int]:
-    """Begin a transaction in which nobody else moves the end of this journal; gives that end, and who sits there."""
+    """Begin a transaction that locks the end of this journal. Return that end, and the fence of the seat."""
     db.execute(b"BEGIN")
     row = db.execute(_HOLD, (workspace,)).fetchone()
     if row and row[2] and not also_shut:
@@ -159,12 +172,12 @@ def roll_back(db: Db) -> None:
 
 
 def touch(db: Db, workspace: int) -> None:
-    """A durable commit: what was committed before it is durable, too."""
+    """Commit durably, which makes everything committed before durable too."""
     db.execute(_TOUCH, (workspace,))
 
 
 def awaited(db: Db, workspace: int, timeout_s: float) -> None:
-    """Have whoever appends in the next time tell it."""
+    """Ask writers to send a notification for each append until the time is up."""
     db.execute(_WAIT, (timeout_s, workspace))
 
 
@@ -175,13 +188,13 @@ def head(db: Db, workspace: int, stream: str | None = None) -> Head:
 
 
 def last(db: Db, workspace: int) -> int:
-    """The highest number among the events themselves, whatever the row of the workspace says."""
+    """Return the highest number among the stored events, whatever the workspace's row says."""
     row = db.execute(_LAST, (workspace,)).fetchone()
     return int(row[0] or 0) if row else 0
 
 
 def ends(db: Db, workspace: int, streams: Iterable[str]) -> dict[str, Head]:
-    """The ends of these streams."""
+    """Return the ends of these streams."""
     wanted = list(streams)
     found = dict.fromkeys(wanted, NOTHING)
     for stream, n, digest in db.execute(_STREAM_HEADS, (wanted, workspace)):
@@ -195,15 +208,6 @@ def get(db: Db, workspace: int, seq: int) -> Stored | None:
     return cast("Stored | None", db.execute(_ONE, (workspace, seq)).fetchone())
 
 
-def find_all(db: Db, workspace: int, keys: Iterable[str]) -> dict[str, tuple[Record, ...]]:
-    """What was appended under each of these keys."""
-    found: dict[str, tuple[Record, ...]] = {}
-    for row in db.execute(_BY_KEYS, (workspace, list(keys))):
-        record = record_of(cast("Stored", row))
-        found[record.envelope.key] = (*found.get(record.envelope.key, ()), record)
-    return found
-
-
 def digests(db: Db, workspace: int, *, after: int) -> list[tuple[int, str]]:
     return cast("list[tuple[int, str]]", db.execute(_DIGESTS, (workspace, after)).fetchall())
 
@@ -212,22 +216,42 @@ class PostgresEventTable(EventTable["Db"]):
     """The events of one workspace."""
 
     def __init__(self, workspace: Callable[[], int]) -> None:
-        """`workspace` returns its number, which is known when there is a connection."""
+        """`workspace` returns the workspace's number, which is known once there is a connection."""
         self._workspace = workspace
 
     def head(self, db: Db, stream: str | None = None) -> Head:
         return head(db, self._workspace(), stream)
 
-    def count_at(self, db: Db, stream: str, seq: int) -> int:
+    def head_at(self, db: Db, stream: str, seq: int) -> Head:
         row = db.execute(_STREAM_AT, (self._workspace(), stream, seq)).fetchone()
-        return int(row[0]) if row else 0
+        return Head(*row) if row else NOTHING
 
-    def get(self, db: Db, seq: int) -> Stored | None:
+    def row(self, db: Db, seq: int) -> Stored | None:
         return get(db, self._workspace(), seq)
 
-    def find(self, db: Db, key: str) -> tuple[Record, ...]:
-        rows = db.execute(_BY_KEY, (self._workspace(), key)) if key and "\0" not in key else ()
-        return tuple(record_of(cast("Stored", row)) for row in rows)
+    def rows(self, db: Db, seqs: Sequence[int]) -> list[Stored]:
+        return cast("list[Stored]", db.execute(_SOME, (self._workspace(), list(seqs))).fetchall())
+
+    def keyed(self, db: Db, key: str) -> list[Stored]:
+        rows = db.execute(_BY_KEY, (self._workspace(), key)).fetchall() if key and "\0" not in key else []
+        return cast("list[Stored]", rows)
+
+    def find_all(self, db: Db, keys: Iterable[str]) -> dict[str, tuple[Record, ...]]:
+        """What was appended under each of these keys."""
+        found: dict[str, tuple[Record, ...]] = {}
+        for row in db.execute(_BY_KEYS, (self._workspace(), list(keys))).fetchall():
+            record = record_of(self.whole(db, cast("Stored", row)))
+            found[record.envelope.key] = (*found.get(record.envelope.key, ()), record)
+        return found
+
+    def replace(self, db: Db, rows: Sequence[Stored]) -> None:
+        seqs, digests, bodies = ([row[column] for row in rows] for column in (0, 4, 5))
+        values = {"workspace": self._workspace(), "seqs": seqs, "digests": digests, "bodies": bodies}
+        db.execute(_REPLACE, values)
+
+    def packed_heads(self, db: Db, after: int) -> list[tuple[int, bytes]]:
+        rows = db.execute(_PACKED_HEADS, (HEAD_BYTES, self._workspace(), after)).fetchall()
+        return cast("list[tuple[int, bytes]]", rows)
 
     def page(self, db: Db, start: int, end: int, stream: str | None = None) -> list[Stored]:
         query, more = (_BY_SEQ, ()) if stream is None else (_BY_STREAM, (stream,))

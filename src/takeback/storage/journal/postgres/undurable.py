@@ -1,7 +1,7 @@
-"""Events that are committed but not yet durable, after the server was gone.
+"""Restoring events that were committed but not durable when the server crashed.
 
-A server that crashed forgets the last moments of what was not durable, while this process, which it told that it was
-written, lives on and has acted on it. So they are written again, each in its place, if nobody else has taken it.
+A server that crashed may have lost them, while this process, which got an answer, has acted on them. So they are
+written again, each in its old place, unless another process has written there since.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def restore(db: Db, workspace: int, written: Sequence[Sealed]) -> None:
-    """See that all of these are there, durable; inside a transaction that holds the end of the journal."""
+    """Make sure that all of these exist and are durable; inside a transaction that locks the end of the journal."""
     for sealed in written:
         found = statements.get(db, workspace, sealed.rows[0][0])
         if found and found[4] == sealed.rows[0][4]:
@@ -29,9 +29,9 @@ def restore(db: Db, workspace: int, written: Sequence[Sealed]) -> None:
         if not statements.write(db, workspace, sealed.seen, sealed.rows, sealed.parts, durable=True):
             named = events(sealed.rows[0][0], written[-1].rows[-1][0])
             raise CorruptionError(
-                f"{named} were lost when the server crashed, and others have written there since. "
+                f"{named} were lost when the server crashed, and another process has written in their place. "
                 "Nothing was recorded",
-                hint="start again: what this process knows is not what the journal says",
+                hint="start this process again: what it remembers differs from the journal",
             )
         outbox_table.project(db, workspace, sealed.records)
     statements.touch(db, workspace)

@@ -1,4 +1,4 @@
-"""Opening the database of a journal: whose it is, its format, its settings, and patience while it is busy."""
+"""Opening a journal's database: its owner, format and settings, and how long to wait while it is busy."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from takeback.system.crash_points import crash_point, reach
 from takeback.system.private_files import private_file
 
 APPLICATION_ID = 0x54414B45  # "TAKE"
-FORMAT = 4
+FORMAT = 6
 """The newest format; as many as there are files in migrations/."""
 
 MIGRATING = crash_point("journal-migrating")
 
 
 def connect(path: Path, *, busy_s: float) -> apsw.Connection:
-    """Open the database, made or brought to the newest format where it needs to be."""
+    """Open the database, creating or migrating it if needed."""
     private_file(path)
     try:
         _refuse(path, *peek(path))
@@ -41,11 +41,11 @@ def connect(path: Path, *, busy_s: float) -> apsw.Connection:
 
 
 class BusyHandler:
-    """What a connection does while another one writes: look again soon, by chance, until the time is up.
+    """A busy handler that retries soon, after a random delay, until the time is up.
 
-    SQLite's own back-off sleeps up to a tenth of a second, always as long, so under load the one that has
-    waited longest is the one that is asleep when the lock is free. Here it is some 3 ms at the most. Much
-    less would be no better: those who wait would take the processor from the one who writes.
+    SQLite's own back-off sleeps a fixed time of up to a tenth of a second, so under load the connection that has
+    waited longest is asleep when the lock becomes free. Here the delay is about 5 ms at most. Much less would not
+    help: the waiting processes would take the processor from the one that writes.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -65,8 +65,8 @@ class BusyHandler:
 class Wal:
     """The write-ahead log of an open database: where writers queue, and what makes a commit durable.
 
-    With synchronous = FULL SQLite syncs while it holds the write lock, so writers wait for the disk one after
-    the other. Synced after it, those of several processes go to the disk together. See ADR 7.
+    With synchronous = FULL, SQLite syncs while it holds the write lock, so writers wait for the disk one after the
+    other. Syncing after the lock is released lets several processes sync together. See ADR 7.
     """
 
     def __init__(self, path: Path) -> None:
@@ -74,7 +74,10 @@ class Wal:
         self._fd = -1
 
     def open(self) -> None:
-        """Only while a connection is open: it is what keeps the file from being deleted and made anew."""
+        """Open the log.
+
+        Only while a connection is open: the connection keeps SQLite from deleting and recreating the file.
+        """
         self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def close(self) -> None:
@@ -83,23 +86,23 @@ class Wal:
             os.close(fd)
 
     def __enter__(self) -> None:
-        # The kernel wakes the next in line at once, where each look at a busy database costs a sleep. SQLite
-        # itself has no such lock on this file, and goes by its own: this one is for speed alone.
+        # The kernel wakes the next in line at once, while retrying a busy database costs a sleep each time. SQLite
+        # does not use this lock and relies on its own: this one is only for speed.
         fcntl.flock(self._fd, fcntl.LOCK_EX)
 
     def __exit__(self, *error: object) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def sync(self) -> None:
-        """Everything committed so far survives a power cut when this returns."""
+        """Make everything committed so far survive a power cut."""
         durable.datasync(self._fd)
 
 
 def peek(path: Path) -> tuple[int, int]:
-    """Whose file it is, and its format, read without making a single file beside it; zeros where that fails.
+    """Return the application id and the format, without creating a file beside it; zeros if the file is unreadable.
 
-    Through SQLite and not by hand: closing a descriptor of our own would drop the locks that another
-    connection of this process has on the file.
+    Read through SQLite, not by hand: closing our own descriptor would drop the locks that another connection of
+    this process has on the file.
     """
     db = apsw.Connection(
         f"{_uri(path)}?mode=ro&immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
@@ -107,14 +110,15 @@ def peek(path: Path) -> tuple[int, int]:
     try:
         return _identity(db)
     except (apsw.CorruptError, apsw.NotADBError):
-        # Nothing to judge by. A file that is being made, or whose making was cut short, mends when opened.
+        # Nothing to judge by. A file that is being created, or whose creation was interrupted, is completed when
+        # opened.
         return 0, 0
     finally:
         db.close(True)
 
 
 def _uri(path: Path) -> str:
-    # Percent-encoded, since a path may hold bytes that are no text.
+    # Percent-encoded, because a path may contain bytes that are not valid text.
     return f"file:{quote(os.fsencode(path))}"
 
 
@@ -125,7 +129,7 @@ def _identity(db: apsw.Connection) -> tuple[int, int]:
 def _refuse(path: Path, application: int, version: int) -> None:
     if application not in (0, APPLICATION_ID):
         raise CorruptionError(
-            f"{path} is a database of another program, not a journal of Takeback. Nothing was changed",
+            f"{path} is another program's database, not a Takeback journal. Nothing was changed",
             hint="move it away, or restore the journal from a backup",
         )
     if application and version > FORMAT:
@@ -139,22 +143,22 @@ def _prepare(db: apsw.Connection, path: Path, busy_s: float) -> None:
     patience = BusyHandler(busy_s)
     db.set_busy_handler(patience)
     db.execute("PRAGMA synchronous = FULL")
-    # One plan for each statement: otherwise SQLite makes it anew for every value that is looked for.
+    # One plan for each statement: otherwise SQLite plans anew for every bound value.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     application, version = _identity(db)
-    _refuse(path, application, version)  # again: what _peek saw may be older than what stands in the WAL
+    _refuse(path, application, version)  # again: the WAL may be newer than what `peek` saw
     if (application, version) != (APPLICATION_ID, FORMAT):
         _migrate(db, path)
     _use_wal(db, patience)
-    # A commit leaves its sync to `Wal`, which needs no lock for it; SQLite still orders WAL and file by syncs.
+    # `Wal` syncs commits without holding the lock; SQLite still syncs where the order of WAL and file matters.
     db.execute("PRAGMA synchronous = NORMAL")
 
 
 def _migrate(db: apsw.Connection, path: Path) -> None:
-    """Bring the database to the newest format, in one transaction: a crash leaves the old format whole."""
+    """Migrate the database to the newest format in one transaction: a crash leaves the old format intact."""
     db.execute("BEGIN IMMEDIATE")
     try:
-        application, version = _identity(db)  # again: another process may have been faster
+        application, version = _identity(db)  # again: another process may have been first
         _refuse(path, application, version)
         if not application and db.execute("SELECT count(*) FROM sqlite_schema").get:
             _refuse(path, -1, version)
@@ -171,7 +175,7 @@ def _migrate(db: apsw.Connection, path: Path) -> None:
 
 
 def scripts(*, after: int) -> list[tuple[int, str]]:
-    """The migrations behind this format, by number."""
+    """Return the migrations after this format, with their numbers."""
     from importlib import resources  # slow to import, and seldom needed
 
     folder = resources.files("takeback.storage.journal.sqlite").joinpath("migrations")
@@ -186,8 +190,8 @@ def _use_wal(db: apsw.Connection, patience: BusyHandler) -> None:
         try:
             db.pragma("journal_mode", "wal")
         except apsw.BusyError:
-            # Another process does the same at this moment, and SQLite does not wait here by itself.
+            # Another process does the same right now, and here SQLite does not wait by itself.
             if not patience(tries):
                 raise
             tries += 1
-    db.pragma("user_version")  # the first look at the database makes the file of the log
+    db.pragma("user_version")  # the first access creates the log file

@@ -1,9 +1,9 @@
 """The journal in one SQLite file, with its anchor beside it.
 
-One row holds one record. SQLite's write lock gives the order; a sync of its WAL, after the lock, gives durability;
-and the anchor gets its lines afterwards. Threads that append at once share a transaction and its sync (`line`); a
-single writer commits by itself. Reading holds no lock and no long transaction: a journal only grows, so what stood
-at the time of the call is all up to the last record then.
+One row holds one record. SQLite's write lock decides the order, a sync of the WAL after the lock is released makes
+a commit durable, and the anchor gets its lines last. Threads that append at the same time share a transaction and
+its sync (`Line`); a single writer commits alone. Reading holds no lock and no long transaction: a journal only
+grows, so a snapshot is everything up to the record that was last at the time of the call.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
@@ -21,6 +21,7 @@ from takeback.core.record import Record
 from takeback.errors import CorruptionError
 from takeback.ports.clock import Clock
 from takeback.ports.journal import Finding, Head
+from takeback.ports.progress import Progress, silent
 from takeback.ports.relocation import Stored
 from takeback.storage.journal.anchor import Anchoring
 from takeback.storage.journal.batch import NOTHING, Batch, unreadable
@@ -43,9 +44,12 @@ from takeback.storage.journal.sqlite.outbox_table import SqliteOutboxTable
 from takeback.storage.journal.sqlite.relocation import SqliteMoving, refuse_shut
 from takeback.storage.journal.sqlite.session import SqliteSession
 from takeback.storage.journal.stored_journal import HIGHEST, StoredJournal
-from takeback.storage.journal.verify import StoredOrTorn, audit
+from takeback.storage.journal.verify import VERIFYING, StoredOrTorn, whole_or_torn
 from takeback.system.clock import SystemClock
 from takeback.system.crash_points import crash_point, reach
+
+if TYPE_CHECKING:
+    from takeback.storage.journal.sqlite.compaction import SqliteCompaction
 
 T = TypeVar("T")
 
@@ -60,12 +64,12 @@ ANCHORED = crash_point("journal-anchored")
 
 
 class SqliteJournal(StoredJournal[apsw.Connection]):
-    """A journal in the file `path`; its anchor is the file of that name with the ending `.anchor`.
+    """A journal in the file `path`; its anchor has the same name, with the suffix `.anchor`.
 
-    Its folder must be there; `private.private_folder` makes it as it should be.
+    The folder must exist; `private_files.private_folder` creates it properly.
     """
 
-    seats = None  # it is with its folder
+    seats = None  # the journal moves with its folder
 
     def __init__(self, path: Path, *, clock: Clock | None = None, busy_s: float = BUSY_S) -> None:
         super().__init__(statements.SqliteEventTable())
@@ -94,7 +98,7 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
         waiting = PendingAppend(Batch(tuple(events), stream, expect, key), durable=durable, fences=fences)
         reach(BEFORE_BEGIN)
         if self._session.is_used_here or self._line.is_led_here:
-            # A signal handler whose thread has the connection, or leads the line: nobody else may be waited for.
+            # A signal handler whose thread uses the connection, or leads: it must not wait for another thread.
             with self._session.lock, self._session:
                 self._carry([waiting])
             return waiting.answer()
@@ -102,7 +106,7 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
         return line.append(waiting, lambda: self._lead(line))
 
     def _lead(self, line: Line) -> None:
-        """Commit what stands in line, for everybody who waits there."""
+        """Commit the queued appends, for all threads that wait for them."""
         with self._session.lock, self._session:
             group = line.take(GROUP_MAX)
             try:
@@ -112,13 +116,15 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
                 raise
 
     def _carry(self, group: Sequence[PendingAppend]) -> None:
-        """Commit a group; where that fails, each of it by itself, so that each has an error of its own."""
+        """Commit a group; if that fails, commit each append alone, so that each gets its own error."""
         try:
             self._hold(lambda _: [waiting for waiting in group if not waiting.is_done])
-        except Exception as error:  # noqa: BLE001  each of them raises it in its own thread
+        except Exception as error:  # noqa: BLE001  each waiting thread raises it
             left = [waiting for waiting in group if not waiting.is_done]
             for waiting in left:
-                if len(left) == 1 or isinstance(error, apsw.BusyError):  # of which nobody has to wait again
+                if len(left) == 1 or isinstance(
+                    error, apsw.BusyError
+                ):  # waiting again for each one would not help
                     waiting.end(explain(error, self.path) if isinstance(error, apsw.Error) else error)
                 else:
                     self._carry([waiting])
@@ -142,24 +148,24 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
         work: Callable[[apsw.Connection], Sequence[Event]],
         *,
         durable: bool = True,
-        seated: bool = False,  # noqa: ARG002  it is with its folder
+        seated: bool = False,  # noqa: ARG002  the journal moves with its folder
     ) -> None:
-        said: list[PendingAppend] = []
+        pending: list[PendingAppend] = []
 
         def group(db: apsw.Connection) -> Sequence[PendingAppend]:
             if events := work(db):
-                said.append(PendingAppend(Batch(tuple(events), ids.WORKSPACE, None, ""), durable=durable))
-            return said
+                pending.append(PendingAppend(Batch(tuple(events), ids.WORKSPACE, None, ""), durable=durable))
+            return pending
 
         with self._session.lock, self._session:
             self._hold(group, durable=durable)
-        for waiting in said:
+        for waiting in pending:
             waiting.answer()
 
     def _hold(
         self, made: Callable[[apsw.Connection], Sequence[PendingAppend]], *, durable: bool = False
     ) -> None:
-        """Write what is `made` in one transaction. Where it is `durable`, also what is no event is made so."""
+        """Write what `made` returns in one transaction. With `durable`, changes without an event are durable too."""
         db = self._session.connection()
         statements.refuse_nesting(db)
         try:
@@ -168,7 +174,7 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
                 sealed = self._write(db, made)
             self._finish(sealed, durable=durable or sealed.durable)
         except Exception:
-            self._doubt = None  # after anything else nobody knows how far it came
+            self._doubt = None  # after any other error it is unknown how far the write came
             raise
 
     def _write(
@@ -178,23 +184,23 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
             head = statements.begin(db)
             sealed = self._seal(db, head, made(db))
             if sealed.rows:
-                statements.insert(db, sealed.rows)
+                statements.insert(db, self.packed(db, sealed.rows, sealed.records))
                 self.outbox_table.project(db, sealed.records)
             reach(INSIDE)
             self._doubt = sealed
             db.execute("COMMIT")
-        except BaseException:  # also an interrupt, wherever it comes
+        except BaseException:  # including an interrupt, at any point
             statements.roll_back(db)
             raise
         return sealed
 
     def _seal(self, db: apsw.Connection, head: Head, group: Sequence[PendingAppend]) -> Sealed:
-        """Put the events of a group behind the end of the journal, which nobody else moves now."""
+        """Seal the events of a group behind the end of the journal, which no other process can move now."""
         earlier = {key: found for key in keys_of(group) if (found := self.events.find(db, key))}
         if any(waiting.batch.key not in earlier for waiting in group):
             self._session.refuse_replaced()
             if not self._anchoring.is_trusted:
-                refuse_shut(db)  # its anchor goes on with the journal, which is elsewhere now
+                refuse_shut(db)  # the anchor covers the moved journal as well; do not add to it here
             self._anchoring.trust(head, lambda after: statements.digests(db, after=after))
         known = self._view.ends if self._view.head == head else {}
         ends = {stream: self.events.head(db, stream) for stream in streams_of(group) - known.keys()}
@@ -203,15 +209,15 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
         return seal(group, JournalHeads(head, {**known, **ends}), earlier, self._clock.now_us(), held)
 
     def _settle(self, db: apsw.Connection) -> None:
-        """Find out what became of a group whose leader was interrupted: it must not be written again."""
+        """Find out what became of a group whose leader was interrupted: it must not be written twice."""
         if (doubt := self._doubt) and doubt.rows:
-            found = self.events.get(db, doubt.rows[0][0])
+            found = self.events.row(db, doubt.rows[0][0])
             if found and found[4] == doubt.rows[0][4]:
                 self._finish(doubt, durable=doubt.durable)
         self._doubt = None
 
     def _finish(self, sealed: Sealed, *, durable: bool) -> None:
-        """From here the events exist."""
+        """Report the events as written: they exist from here on."""
         self._view = (
             sealed.view if len(sealed.view.ends) <= STREAMS_MAX else JournalHeads(sealed.view.head, {})
         )
@@ -222,7 +228,7 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
             self._anchoring.add([(row[0], row[4]) for row in sealed.rows], durable=durable)
             reach(ANCHORED)
         except Exception as error:
-            self._anchoring.is_trusted = False  # the lines are left to the next append
+            self._anchoring.is_trusted = False  # the next append adds the lines
             sealed.tell(error)
             raise
         sealed.tell()
@@ -240,12 +246,33 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
     def moving(self) -> SqliteMoving:
         return SqliteMoving(self)
 
-    def check(self) -> Iterator[Finding]:
-        # The anchor first: it is then never ahead of what is read after it, whoever appends meanwhile.
-        anchored, findings = self._anchoring.read(is_needed=self._last_readable() > 0)
+    @cached_property
+    def compaction(self) -> SqliteCompaction:
+        from takeback.storage.journal.sqlite.compaction import (
+            SqliteCompaction,  # most commands compact nothing
+        )
+
+        return SqliteCompaction(self)
+
+    def check(self, *, since: int = 0, progress: Progress = silent) -> Iterator[Finding]:
+        from takeback.storage.journal.compaction import audited
+
+        # Read the anchor first: then it is never ahead of the rows read after it, even if others append meanwhile.
+        last = self._last_readable()
+        anchored, findings = self._anchoring.read(is_needed=last > 0, since=since)
         yield from findings
-        yield from self._check_database()
-        yield from audit(self._rows(max(anchored, default=0)), anchored)
+        if not since:  # SQLite's own check reads the whole file
+            yield from self._check_database()
+        rows = progress(VERIFYING, self._rows(max(anchored, default=0), since), last - since)
+        yield from audited(self, rows, anchored, since)
+
+    def shrink(self, live_bytes_max: int) -> str:
+        """Write the file again without free room, unless that is too much to let writers wait for it."""
+        with self._session.lock, self._session as db, self._session.wal:
+            try:
+                return statements.shrink(db, live_bytes_max)
+            except (apsw.FullError, apsw.BusyError, apsw.LockedError, apsw.IOError) as error:
+                return f"{error}"
 
     def durable_head(self) -> Head:
         return self._anchoring.last()
@@ -261,10 +288,10 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
                 self.anchor.close()
 
     def _forked(self) -> None:
-        """In a child nobody else is there: those who stood in line, and whoever led, are threads of the parent."""
+        """Reset the queue in a forked child: the threads that waited in it, or led, exist only in the parent."""
         self._line = Line()
 
-    # Reading what is damaged
+    # Reading damaged files
 
     def page(self, after: int, end: int, stream: str | None = None) -> list[Stored]:
         try:
@@ -280,9 +307,10 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
         for text in texts:
             yield Finding("database", text)
 
-    def _rows(self, anchored_max: int) -> Iterator[StoredOrTorn]:
-        """Every row, also those behind a damaged page: where one cannot be read, each event is asked for."""
-        at, end = statements.LOWEST, max(anchored_max, self._last_readable())
+    def _rows(self, anchored_max: int, since: int) -> Iterator[StoredOrTorn]:
+        """Yield every row, including those behind a damaged page: there, each event is read by its number."""
+        at, end = since or statements.LOWEST, max(anchored_max, self._last_readable())
+        unpacker = self.unpacker()
         while True:
             try:
                 rows = self.page(at, HIGHEST)
@@ -296,7 +324,7 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
                 return
             for row in rows:
                 at = max(at + 1, row[0])  # forward in any case: damage can make SQLite give rows again
-                yield row
+                yield whole_or_torn(row, unpacker)
 
     def _last_readable(self) -> int:
         try:
@@ -306,7 +334,7 @@ class SqliteJournal(StoredJournal[apsw.Connection]):
 
     def _probe(self, seq: int) -> list[StoredOrTorn]:
         try:
-            row = self.ask(lambda db: self.events.get(db, seq))
-            return [row] if row else []
+            row = self.ask(lambda db: self.events.row(db, seq))
+            return [whole_or_torn(row, self.unpacker())] if row else []
         except CorruptionError:
-            return [(seq, "", 0, "", "", None)]
+            return [(seq, "", 0, "", "", "its content is damaged on the disk")]

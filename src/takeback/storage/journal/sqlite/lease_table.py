@@ -1,4 +1,4 @@
-"""The statements of leases in SQLite. They run out by the machine's clock since its boot."""
+"""The lease statements in SQLite. Leases expire by the machine's clock since boot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORGET = "DELETE FROM lease_waits WHERE token = ? OR boot <> ? OR until_us <= ?
 
 
 class SqliteLeaseTable(LeaseTable[apsw.Connection]):
-    """The leases and those who wait for one, in the database of a journal."""
+    """The leases in a journal's database, and the waits for them."""
 
     def __init__(self, clock: Callable[[], BootTime] = boot_clock) -> None:
         self._clock = clock

@@ -1,6 +1,6 @@
-"""The statements of the outbox in SQLite: what each event does to it, and how it is looked at.
+"""The outbox statements in SQLite: what each event changes, and how the outbox is read.
 
-Leases run out by the machine's clock since its boot.
+Claims expire by the machine's clock since boot.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _QUEUED = (
 _COLUMNS = 11
 
 _DEFERRED = "INSERT INTO outbox (id, run, state, ord, changed_us) VALUES (?, ?, 'held', nullif(?, ''), ?)"
-# The first of an ordering key is due, the others wait behind it.
+# The first intent of an ordering key is due, the others wait behind it.
 _PLACE = (
     "state = CASE WHEN EXISTS (SELECT 1 FROM outbox a WHERE a.ord IS NOT NULL AND a.ord = outbox.ord "
     "AND a.state IN ('queued', 'due', 'claimed')) THEN 'queued' ELSE 'due' END"
@@ -72,7 +72,7 @@ _IS_WORK = (
 
 
 class SqliteOutboxTable(OutboxTable[apsw.Connection]):
-    """The intents in the database of a journal."""
+    """The intents in a journal's database."""
 
     def __init__(self, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
@@ -82,7 +82,7 @@ class SqliteOutboxTable(OutboxTable[apsw.Connection]):
             if apply := _PROJECT.get(type(record.event)):
                 apply(db, record, record.event)
 
-    def now_us(self, db: apsw.Connection) -> int:  # noqa: ARG002  the machine's own
+    def now_us(self, db: apsw.Connection) -> int:  # noqa: ARG002  the machine's own clock
         return self._now_us()
 
     # Claims
@@ -91,7 +91,7 @@ class SqliteOutboxTable(OutboxTable[apsw.Connection]):
         return bool(db.execute(_IS_WORK, (self._now_us(), *boot_clock())).get)
 
     def lapsed(self, db: apsw.Connection, limit: int) -> list[Queued]:
-        """Those whose lease has run out, or was told by the clock of another boot."""
+        """Return the intents whose claim has expired, or was made in an earlier boot."""
         return _many(db, [id for (id,) in _rows(db, _LAPSED, (*boot_clock(), limit))])
 
     def claim(self, db: apsw.Connection, owner: str, limit: int, lease_s: float, run: str) -> list[Queued]:
@@ -112,7 +112,7 @@ class SqliteOutboxTable(OutboxTable[apsw.Connection]):
             one.id for one in queued if db.execute(_MINE, (ids.seq_of(one.id), one.fence)).get is not None
         )
 
-    def let_go(self, db: apsw.Connection, queued: Queued) -> None:
+    def requeue(self, db: apsw.Connection, queued: Queued) -> None:
         db.execute("UPDATE outbox SET state = 'due', owner = '' WHERE id = ?", (ids.seq_of(queued.id),))
 
     def keep_results(self, db: apsw.Connection, results: Mapping[str, bytes]) -> None:
@@ -128,7 +128,7 @@ class SqliteOutboxTable(OutboxTable[apsw.Connection]):
 
     # Looking
 
-    def one(self, db: apsw.Connection, id: str, *, held: bool = False) -> Queued | None:  # noqa: ARG002  all is
+    def one(self, db: apsw.Connection, id: str, *, held: bool = False) -> Queued | None:  # noqa: ARG002  all are
         return _one(db, ids.seq_of(id), boot_clock())
 
     def of_owner(self, db: apsw.Connection, owner: str) -> list[Queued]:
@@ -159,7 +159,7 @@ class SqliteOutboxTable(OutboxTable[apsw.Connection]):
         return cast("int", db.execute("SELECT ifnull(min(due_us), 0) FROM outbox WHERE state = 'due'").get)
 
 
-# What each event does
+# What each event changes
 
 
 def _deferred(db: apsw.Connection, record: Record, event: i.IntentDeferred) -> None:
@@ -228,7 +228,7 @@ def _queued(row: tuple[Any, ...], now: BootTime) -> Queued:
         unsure=bool(unsure),
         fence=fence,
         owner=owner,
-        # Of a boot before this one only what was synced is known, and that an attempt began is not.
+        # After a reboot only what was synced survives, and the start of an attempt is not synced.
         begun=bool(started) or elsewhere,
         live=claimed and not elsewhere and lease_us > now.us,
     )

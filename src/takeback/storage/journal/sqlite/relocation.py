@@ -1,7 +1,7 @@
-"""The way of a journal in a SQLite file to another place, or in from one.
+"""Moving a journal in a SQLite file to another store, or filling it from one.
 
-A journal that is shut has a padlock: triggers that refuse every write that counts. So it holds for whoever has had
-the file open since before, whatever version of Takeback that is, in the very transaction that would write.
+A journal that is shut has a padlock: triggers that refuse every write that matters. So the refusal also reaches a
+process that opened the file earlier, with any version of Takeback, in the very transaction that would write.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FENCE = "SELECT ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'leases'),
 
 
 class SqliteMoving(StoredMoving[apsw.Connection]):
-    """The padlock of one journal, and what is taken in while it is on."""
+    """The padlock of one journal, and the rows taken in while it is on."""
 
     _journal: SqliteJournal
 
@@ -79,7 +79,7 @@ class SqliteMoving(StoredMoving[apsw.Connection]):
         fence: int,
     ) -> None:
         db.execute("UPDATE shut SET adopting = 1")
-        statements.insert(db, fresh)
+        statements.insert(db, self._journal.packed(db, fresh, records))
         self._journal.outbox_table.project(db, records)
         db.executemany(
             "UPDATE outbox SET fence = ?, result = ? WHERE id = ?",
@@ -101,7 +101,7 @@ class SqliteMoving(StoredMoving[apsw.Connection]):
 
 
 def refuse_shut(db: apsw.Connection) -> None:
-    """For whoever looks at more than the tables before it writes."""
+    """Raise StoreMoved if the journal is shut; for a writer that would reach the anchor before the triggers."""
     if notice := _notice(db):
         raise moved(notice)
 

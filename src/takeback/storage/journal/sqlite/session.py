@@ -1,4 +1,4 @@
-"""The one connection that a process has to the database of a journal, for one thread at a time."""
+"""The one connection that a process has to a journal's database, for one thread at a time."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ LOOK_S = 1.0
 
 
 class SqliteSession(at_fork.ConnectionHolder):
-    """A connection that is made where there is none, with its errors translated: `with session.lock, session as db`.
+    """A connection made on demand, with its errors translated: `with session.lock, session as db`.
 
-    The lock is taken by the block itself: an interrupt on the way into a method of ours could leave it behind.
+    The `with` block takes the lock itself: an interrupt on the way into a method of ours could leave it locked.
     """
 
     def __init__(self, path: Path, busy_s: float, forked: Callable[[], None]) -> None:
-        """`forked` is called in a child, before anybody uses it there."""
+        """`forked` is called in a forked child, before the connection is used there."""
         self.path = path
         self.wal = Wal(path)
         self._name = str(path)
         self._busy_s = busy_s
         self._forked = forked
-        # Reentrant, so that a signal handler that appends while its thread appends gets an error, not stuck.
+        # Reentrant, so that a signal handler that appends while its thread appends gets an error and does not
+        # deadlock.
         self.lock = threading.RLock()
         self._users: list[int] = []
         self._pid = os.getpid()
@@ -60,11 +61,11 @@ class SqliteSession(at_fork.ConnectionHolder):
 
     @property
     def is_used_here(self) -> bool:
-        """Whether this very thread has the connection."""
+        """Whether this thread is using the connection."""
         return threading.get_ident() in self._users
 
     def connection(self) -> apsw.Connection:
-        """The connection, made where there is none; for the thread that uses it."""
+        """Return the connection, making it if there is none; for the thread that uses it."""
         if self._is_closed:
             raise UsageError("the journal is closed; nothing was recorded")
         if self._db is None:
@@ -73,60 +74,64 @@ class SqliteSession(at_fork.ConnectionHolder):
             try:
                 self.wal.open()
             except OSError as error:
-                self._let_go()
+                self._disconnect()
                 raise unusable(self.wal.path, error) from error
         return self._db
 
     def make_durable(self) -> None:
-        """Everything committed so far survives a power cut when this returns."""
+        """Make everything committed so far survive a power cut."""
         try:
             self.wal.sync()
         except OSError as error:
-            # What the system says of these bytes from now on is no proof: closing writes them anew elsewhere.
-            self._let_go()
+            # After a failed sync the kernel's answers about these bytes prove nothing. Closing checkpoints them
+            # elsewhere.
+            self._disconnect()
             raise unusable(self.wal.path, error) from error
 
     def refuse_replaced(self) -> None:
-        """Refuse to go on where another file has our name now. Looked at once a second: a look takes its time."""
+        """Raise CorruptionError if another file has our name now.
+
+        Checks once a second, since each check costs time.
+        """
         now = time.monotonic()
         if now < self._look_again_s:
             return
         if _identity(self._name) != self._file:
             raise CorruptionError(
                 f"{self.path} was removed or replaced while it was open. Nothing was recorded",
-                hint="open it again; `takeback verify` then names what is missing",
+                hint="open it again; `takeback verify` then reports what is missing",
             )
         self._look_again_s = now + LOOK_S
 
     def close(self) -> bool:
-        """Let go for good; False where that was done before."""
+        """Close for good. Return False if it was already closed."""
         with self.lock:
             was_closed, self._is_closed = self._is_closed, True
             at_fork.unwatch(self)
-            self._let_go()
+            self._disconnect()
             return not was_closed
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         self.wal.close()
         db, self._db = self._db, None
         if db is not None:
             db.close(True)
 
     def hold_still(self) -> None:
-        """For `forks`: the connection does not go over into a child."""
+        """Close the connection before a fork, so that the child does not inherit it."""
         self.lock.acquire()
-        self._let_go()
+        self._disconnect()
 
     def go_on(self) -> None:
         if self._pid != os.getpid():
             self._pid = os.getpid()
-            self._users.clear()  # they are threads of the parent
+            self._users.clear()  # they were threads of the parent
             self._forked()
         self.lock.release()
 
 
 def _identity(path: str) -> tuple[int, int]:
-    """Which file has this name now."""
+    """Return device and inode of the file that has this name now."""
     try:
         found = os.stat(path)
     except OSError:

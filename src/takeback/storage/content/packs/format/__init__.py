@@ -1,1 +1,1 @@
-"""The bytes of packs, their indexes and their catalog."""
+"""The file formats of packs, their indexes and their catalog."""

@@ -1,12 +1,12 @@
-"""Which files make up the store: one small file, replaced as a whole.
+"""The list of files that make up the store: one small file, replaced as a whole.
 
     catalog = "takebackcatl", version u32, crc32 of the rest u32, then msgpack:
               {next: the next free number, packs: [[number, end, blobs, sealed], …],
                runs: [numbers, oldest first], log: number}
 
 Packs, runs and logs are NNNNNNNN.pack, .idx and .log, numbered by one counter that only rises. The catalog is
-derived, as the whole index is: a store without one has the empty catalog, whose log is number 0; and a pack
-that neither catalog nor log knows is read and taken in by the next writer.
+derived, like the whole index: a store without one has the empty catalog, whose log is number 0; and a pack that
+neither catalog nor log lists is read and taken in by the next writer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Catalog(msgspec.Struct, frozen=True):
 
 
 class BadCatalog(Exception):
-    """It cannot be read; the packs know better."""
+    """A catalog that cannot be read. It can be rebuilt from the packs."""
 
 
 def pack_path(folder: Path, number: int) -> Path:
@@ -45,7 +45,7 @@ def pack_path(folder: Path, number: int) -> Path:
 
 
 def part_path(folder: Path, number: int) -> Path:
-    """A pack that a worker is still writing."""
+    """Return the path of a pack that a worker is still writing."""
     return folder / f"{number:0{_DIGITS}}.part"
 
 
@@ -58,12 +58,12 @@ def log_path(folder: Path, number: int) -> Path:
 
 
 def listing(folder: Path) -> dict[int, int]:
-    """The packs that are there, with their sizes."""
+    """Return the existing packs, with their sizes."""
     sizes = {}
     for entry in os.scandir(folder):
         stem, dot, rest = entry.name.partition(".pack")
         if dot and not rest and stem.isdecimal() and len(stem) >= _DIGITS:
-            with contextlib.suppress(FileNotFoundError):  # swept away just now
+            with contextlib.suppress(FileNotFoundError):  # just swept away
                 sizes[int(stem)] = entry.stat().st_size
     return sizes
 
@@ -86,7 +86,7 @@ def decode(data: bytes) -> Catalog:
         )
     body = data[_HEAD.size :]
     if magic != _MAGIC or crc32(body) != crc:
-        raise BadCatalog("its checksum does not hold")
+        raise BadCatalog("its checksum does not match")
     try:
         return msgspec.msgpack.decode(body, type=Catalog)
     except msgspec.DecodeError as error:

@@ -1,6 +1,6 @@
-"""Where each blob is: sorted, immutable files that are mapped and never parsed.
+"""The index of blobs: sorted, immutable files that are mapped and never parsed.
 
-A row is a digest (32 bytes) and a place (16 bytes: pack, offset, raw length, stored length, each u32).
+A row is a digest (32 bytes) and a location (16 bytes: pack, offset, raw length, stored length, each u32).
 
     run = "takebackindx", version u32, rows u32, fan-out bits u32, crc32 of what follows u32,
           crc32 of these 28 bytes u32                                                             32 bytes
@@ -8,8 +8,8 @@ A row is a digest (32 bytes) and a place (16 bytes: pack, offset, raw length, st
           rows, sorted by digest                                                             48 bytes each
 
 A bucket has about eight rows, so a lookup reads two numbers and searches 400 bytes, however large the run.
-New rows wait in the log (log.py). When it is long it becomes a run, together with the runs that are not much
-larger, so their number grows with the logarithm of the store. A row whose pack is gone counts for nothing.
+New rows wait in the log (log.py). When the log is long it becomes a run, merged with the runs that are not much
+larger, so the number of runs grows with the logarithm of the store. A row whose pack is gone is ignored.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from takeback.errors import FormatTooNew
 from takeback.system import durable
 
 RUN_ROWS_MAX = 1 << 18
-"""Runs are not merged beyond this, so that no merge takes long."""
+"""Runs are not merged beyond this size, so that no merge takes long."""
 
 ROW_BYTES, _DIGEST_BYTES = 48, 32
 ROW = Struct("32s16s")
 PACK_KEY = Struct("<I").pack
-"""A pack's number as a place begins with it."""
+"""The pack number as the first bytes of a location."""
 
 _MAGIC, _VERSION = b"takebackindx", 1
 _HEAD = Struct("<12sIIII")
@@ -46,7 +46,7 @@ _BITS_MIN, _BITS_MAX = 8, 24
 
 
 class RecordLocation(NamedTuple):
-    """Where a record is. `pack()` is its form in rows."""
+    """The location of a record. `pack()` returns its form in rows."""
 
     number: int
     offset: int
@@ -62,15 +62,15 @@ class RecordLocation(NamedTuple):
 
 
 Table = dict[bytes, bytes]
-"""Digest to packed place."""
+"""Maps digests to packed locations."""
 
 
 class BadRun(Exception):
-    """A run that cannot be used; the packs know better."""
+    """A run that cannot be used. It can be rebuilt from the packs."""
 
 
 class IndexRun:
-    """One sorted file, mapped."""
+    """One sorted, mapped file."""
 
     def __init__(self, path: Path, number: int) -> None:
         self.number = number
@@ -90,21 +90,21 @@ class IndexRun:
             raise BadRun("its length is wrong")
 
     def find(self, digest: bytes) -> bytes | None:
-        """The place of a digest."""
+        """Return the location of a digest."""
         bucket = int.from_bytes(digest[:4], "big") >> self._shift
         first, last = _FAN.unpack_from(self._map, _HEAD_BYTES + 4 * bucket)
         base = self._base
         at = self._map.find(digest, base + ROW_BYTES * first, base + ROW_BYTES * last)
-        while at >= 0 and (at - base) % ROW_BYTES:  # found across two rows
+        while at >= 0 and (at - base) % ROW_BYTES:  # a match across two rows
             at = self._map.find(digest, at + 1, base + ROW_BYTES * last)
         return self._map[at + _DIGEST_BYTES : at + ROW_BYTES] if at >= 0 else None
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """Every row."""
+        """Return every row."""
         return ROW.iter_unpack(self._map[self._base :])
 
     def is_intact(self) -> bool:
-        """Whether every byte is as it was written. Reads all of it, the first time."""
+        """Return True if every byte is as it was written. Reads the whole file the first time."""
         if self._intact is None:
             self._intact = crc32(memoryview(self._map)[_HEAD_BYTES:]) == self._crc
         return self._intact
@@ -126,7 +126,7 @@ def _parse_head(head: bytes, name: str) -> tuple[int, int, int]:
 
 
 def write_run(path: Path, table: Mapping[bytes, bytes]) -> None:
-    """Write a run, durable but for its name."""
+    """Write a run; its bytes are durable, its name is not yet."""
     rows = sorted(map(b"".join, table.items()))
     bits = min(_BITS_MAX, max(_BITS_MIN, (len(rows) // _BUCKET_ROWS).bit_length()))
     body = _fan_out(rows, bits) + b"".join(rows)
@@ -142,7 +142,7 @@ def _fan_out(rows: Iterable[bytes], bits: int) -> bytes:
 
 
 def to_merge(runs: list[IndexRun], rows: int) -> list[IndexRun]:
-    """The newest runs that a new run of so many rows should take in, oldest first."""
+    """Return the newest runs that a new run with this many rows should absorb, oldest first."""
     start = len(runs)
     while start and runs[start - 1].rows <= 2 * rows and rows + runs[start - 1].rows <= RUN_ROWS_MAX:
         start -= 1
@@ -151,9 +151,9 @@ def to_merge(runs: list[IndexRun], rows: int) -> list[IndexRun]:
 
 
 def merge(tables: Iterable[Iterable[tuple[bytes, bytes]]], packs: set[bytes]) -> Table:
-    """One table of several, the later ones winning, without the rows of packs that are gone."""
+    """Merge tables, later ones winning, without the rows of packs that are gone."""
     merged: Table = {}
     for table in tables:
-        # Filtered before merging: a stale row must not hide an older one that still holds.
+        # Filter before merging: a stale row must not hide an older one that is still valid.
         merged.update(row for row in table if row[1][:4] in packs)
     return merged

@@ -4,9 +4,9 @@
             1 if the pack is sealed u32, rows u32                                                28 bytes
             rows (index.py)                                                                 48 bytes each
 
-A frame is written after its pack was synced, and is not synced itself. So a frame that can be read speaks of
-durable records, and one that the power took is made again from the pack's tail (recovery.py). An end of 0
-says that the pack was removed; that frame is synced before the pack is unlinked.
+A frame is written after its pack was synced, and is not synced itself. So a readable frame describes durable
+records, and a frame lost in a power cut is rebuilt from the pack's tail (recovery.py). An end of 0 says that the
+pack was removed; that frame is synced before the pack is unlinked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FRAME_BYTES = _START.size + _HEAD.size
 
 
 class Pack(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of a pack: its durable end, how many blobs it has, and whether it will grow."""
+    """What is known about a pack: its durable end, how many blobs it has, and whether it is sealed."""
 
     number: int
     end: int
@@ -51,7 +51,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes) -> Iterator[tuple[Frame, int]]:
-    """Each whole frame with the position after it, up to the first that is torn."""
+    """Yield each whole frame with the position after it, up to the first torn one."""
     at = 0
     while at + _FRAME_BYTES <= len(data):
         magic, crc = _START.unpack_from(data, at)

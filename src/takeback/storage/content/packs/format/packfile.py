@@ -1,4 +1,4 @@
-"""Reading one pack from end to end, by its own headers and without any index."""
+"""Reading one pack from end to end, by its own headers and without an index."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SEARCH_BYTES = 1 << 20
 
 
 class Gap(NamedTuple):
-    """Bytes that are no record."""
+    """Bytes that are not a record."""
 
     offset: int
     end: int
 
 
 class PackFile:
-    """An open pack. Not mapped: a writer may cut its tail while we read, which would kill us."""
+    """An open pack. Not mapped: a writer may truncate it while we read, which would kill the process."""
 
     def __init__(self, path: Path, number: int) -> None:
         self.path = path
@@ -40,21 +40,21 @@ class PackFile:
         os.close(self._fd)
 
     def _at(self, offset: int) -> PackRecord | None:
-        """The record at this offset, if there is one and it ends within the pack."""
+        """Return the record at this offset, if there is one and it ends within the pack."""
         found = record.parse(os.pread(self._fd, HEAD_BYTES, offset), offset)
         return found if found is not None and found.end <= self.size else None
 
     def is_pack(self) -> bool:
-        """Whether it begins as a pack does. Raises FormatTooNew for one that this version would misread."""
+        """Return True if it begins like a pack. Raise FormatTooNew if this version would misread it."""
         return record.is_pack(os.pread(self._fd, PACK_HEAD_BYTES, 0), self.path.name)
 
     def is_sealed(self) -> bool:
-        """Whether it ends with an end. Then all of it was durable once."""
+        """Return True if the last record is an end record. Then all of the pack was durable once."""
         last = self._at(self.size - HEAD_BYTES) if self.size >= PACK_HEAD_BYTES + HEAD_BYTES else None
         return last is not None and record.is_end(last)
 
     def walk(self, start: int = PACK_HEAD_BYTES, end: int | None = None) -> Iterator[PackRecord | Gap]:
-        """Every record from `start` to `end`, and the gaps between them."""
+        """Yield every record from `start` to `end`, and the gaps between them."""
         offset, end = start, self.size if end is None else min(end, self.size)
         while offset < end:
             found = self._at(offset)
@@ -67,11 +67,11 @@ class PackFile:
                 offset = resumed
 
     def records(self, start: int = PACK_HEAD_BYTES) -> Iterator[PackRecord]:
-        """Every blob from `start` on."""
+        """Yield every blob from `start` on."""
         return (item for item in self.walk(start) if isinstance(item, PackRecord) and item.is_blob)
 
     def _search(self, start: int, end: int) -> int:
-        """Where the next record begins, or the end."""
+        """Return where the next record begins, or `end`."""
         overlap = len(record.MAGIC) - 1
         for base in range(start, end, _SEARCH_BYTES):
             chunk = os.pread(self._fd, _SEARCH_BYTES + overlap, base)
@@ -83,13 +83,13 @@ class PackFile:
         return end
 
     def stored(self, item: PackRecord) -> bytes:
-        """The payload of a record, as it is stored."""
+        """Return the payload of a record, as stored."""
         return os.pread(self._fd, item.stored_bytes, item.offset + HEAD_BYTES)
 
     def prove(self, item: PackRecord) -> bytes:
-        """The blob of a record. Raises ValueError saying what is wrong with it."""
+        """Return the blob of a record. Raise ValueError if it is damaged; the error says how."""
         return record.open_payload(item, self.stored(item))
 
     def row(self, item: PackRecord) -> tuple[bytes, bytes]:
-        """A record as the index knows it."""
+        """Return the index row of a record."""
         return item.digest, RecordLocation(self.number, item.offset, item.raw_bytes, item.stored_bytes).pack()

@@ -1,16 +1,15 @@
-"""The bytes of a pack: a short header, then records one after another.
+"""The format of a pack: a short header, then records one after another.
 
     pack    = "takebackpack", version u32                                                         16 bytes
     record  = "TBr1", codec u8, 3 zero bytes, raw length u32, stored length u32, digest 32 bytes,
               crc32 of these 48 bytes u32                                                          52 bytes
               payload                                                                 stored length bytes
 
-All numbers are little-endian. The codec is 0 raw, 1 zstd, 2 zstd that was compressed with effort, 254 filler
-(bytes of a write that was cut short; skipped) or 255 end (the pack is sealed). An end counts the blobs in
-place of the raw length, and has its own offset in place of a digest, so that a pack stored in a pack does not
-look like an end. The digest is the blake3 of the raw bytes. So a record names and proves itself: an index can
-be made from packs alone, and after damage a reader finds its way again at the next header whose checksum
-holds.
+All numbers are little-endian. The codec is 0 raw, 1 zstd, 2 zstd compressed with more effort, 254 filler (bytes of an
+interrupted write; skipped) or 255 end (the pack is sealed). An end record holds the number of blobs in place of the
+raw length, and its own offset in place of a digest, so that a pack stored in a pack does not look like an end. The
+digest is the blake3 of the raw bytes. So a record names and verifies itself: an index can be built from packs alone,
+and after damage a reader resumes at the next header with a valid checksum.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ assert _PACK_HEAD.size == PACK_HEAD_BYTES and _BODY_BYTES + _CRC.size == HEAD_BY
 
 
 class PackRecord(NamedTuple):
-    """One record, where it was found."""
+    """One record, with its offset in the pack."""
 
     offset: int
     codec: int
@@ -60,7 +59,7 @@ def pack_head() -> bytes:
 
 
 def is_pack(head: bytes, name: str) -> bool:
-    """Whether a file begins as a pack does. Raises FormatTooNew for one that this version would misread."""
+    """Return True if a file begins like a pack. Raise FormatTooNew if this version would misread it."""
     if len(head) < PACK_HEAD_BYTES:
         return False
     magic, version = _PACK_HEAD.unpack(head[:PACK_HEAD_BYTES])
@@ -73,13 +72,13 @@ def is_pack(head: bytes, name: str) -> bool:
 
 
 def head(codec: int, raw_bytes: int, stored_bytes: int, digest: bytes) -> bytes:
-    """The header of a record."""
+    """Return the header of a record."""
     body = _BODY.pack(MAGIC, codec, raw_bytes, stored_bytes, digest)
     return body + _CRC.pack(crc32(body))
 
 
 def parse(data: bytes, offset: int) -> PackRecord | None:
-    """The record whose header these bytes begin with, found at `offset` of its pack; None if none is."""
+    """Return the record whose header starts these bytes, found at `offset` of its pack; None if there is none."""
     body = data[:_BODY_BYTES]
     if len(data) < HEAD_BYTES or not body.startswith(MAGIC):
         return None
@@ -90,7 +89,7 @@ def parse(data: bytes, offset: int) -> PackRecord | None:
 
 
 def end_record(offset: int, count: int) -> bytes:
-    """What seals a pack of `count` blobs."""
+    """Return the end record, which seals a pack of `count` blobs."""
     return head(END, count, 0, offset.to_bytes(32, "little"))
 
 
@@ -99,10 +98,10 @@ def is_end(record: PackRecord) -> bool:
 
 
 def open_payload(record: PackRecord, payload: bytes) -> bytes:
-    """The blob of a record, proved by its name. Raises ValueError saying what is wrong."""
+    """Return the blob of a record, verified. Raise ValueError if it is damaged; the error says how."""
     if len(payload) != record.stored_bytes:
-        raise ValueError("the pack ends in the middle of it")
+        raise ValueError("it is truncated")
     data = zstd.expand(record.codec, payload, record.raw_bytes)
     if len(data) != record.raw_bytes or blake3(data).digest() != record.digest:
-        raise ValueError("its bytes do not match its name")
+        raise ValueError("its bytes do not match its digest")
     return data

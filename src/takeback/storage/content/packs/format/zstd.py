@@ -1,4 +1,4 @@
-"""Compression, chosen for the hot path: zstd at level 1, or none where it does not pay."""
+"""Compression, chosen for the hot path: zstd at level 1, or none if that saves too little."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ else:
     from backports.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
 
 RAW, FAST, SMALL = 0, 1, 2
-"""How a payload is stored. FAST and SMALL are both zstd; SMALL says that trying harder gains nothing."""
+"""The codecs of a payload. FAST and SMALL are both zstd; SMALL says that more effort saves nothing."""
 
 _LEVELS = {FAST: 1, SMALL: 6}
 _TINY_BYTES = 128
@@ -18,19 +18,21 @@ _PROBE_BYTES = 4096
 _PROBE_FROM_BYTES = 32 * 1024
 _PAYS_BELOW = 0.95
 
-# A compressor is kept, because making one costs ten times as much as compressing a small file with it.
+# Compressors are reused, because creating one costs ten times as much as compressing a small file.
 _compressors: dict[int, ZstdCompressor] = {}
 
 
 def _zstd(data: bytes | memoryview, codec: int) -> bytes:
     compressor = _compressors.pop(codec, None) or ZstdCompressor(level=_LEVELS[codec])
     packed = compressor.compress(data, ZstdCompressor.FLUSH_FRAME)
-    _compressors[codec] = compressor  # not reached after an error or an interrupt, which leave it half used
+    _compressors[codec] = (
+        compressor  # not reached after an error or an interrupt, which leave it in an unknown state
+    )
     return packed
 
 
 def compress(data: bytes | memoryview, codec: int = FAST) -> tuple[int, bytes]:
-    """The codec that was worth it, and the bytes to store."""
+    """Return the codec that paid off, and the bytes to store."""
     size = len(data)
     if size < _TINY_BYTES or codec == RAW:
         return RAW, bytes(data)
@@ -42,11 +44,11 @@ def compress(data: bytes | memoryview, codec: int = FAST) -> tuple[int, bytes]:
 
 
 def expand(codec: int, payload: bytes, raw_bytes: int) -> bytes:
-    """The bytes that were compressed. Raises ValueError where they cannot be had."""
+    """Return the uncompressed bytes. Raise ValueError if that fails."""
     if codec == RAW:
         return payload
     try:
-        # Bounded, so that a damaged payload cannot fill the memory.
+        # Bounded, so that a damaged payload cannot exhaust the memory.
         data = ZstdDecompressor().decompress(payload, raw_bytes)
     except ZstdError as error:
         raise ValueError(f"it cannot be decompressed ({error})") from error

@@ -1,9 +1,9 @@
 """Reading many files with several processes, as for a first checkpoint.
 
-Hashing and compressing need a processor each, which threads would not give. The parent takes part: it puts
-its share straight into the store, and hands the next batch of paths to a worker that has answered, so that
-nobody waits for a share that turned out large. The paths may still be being found meanwhile. What a worker read
-counts only when its packs are adopted; if it died, the parent reads those files itself.
+Hashing and compressing need a processor each, which threads would not get. The parent takes part: it puts its share
+straight into the store, and hands the next batch of paths to each worker that has answered, so that a large batch
+does not delay the rest. The paths may still be being collected meanwhile. What a worker read counts only when its
+packs are adopted; if it died, the parent reads those files itself.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ WORTH_BYTES = 32 << 20
 WORTH_FILES = 4000
 """With less than both, starting a process costs more than it saves."""
 
-# A worker has two batches, so that it need not wait for us. Both fit into a pipe, so that we need not wait
-# for it: waiting for each other would be the end.
+# A worker has two batches, so that it need not wait for us. Both fit into a pipe, so that we need not wait for it:
+# if each waited for the other, that would be a deadlock.
 _AHEAD = 2
 _BATCH_PATH_BYTES = 24 << 10
+
+# After so many files of our own we look whether a worker needs more: one that waits for us is a processor unused.
+_PIECE_FILES = 16
 
 
 T = TypeVar("T")
@@ -46,9 +49,9 @@ class FileBatch(NamedTuple):
 def ingest_many(
     store: PackStore, files: Iterable[tuple[bytes, int]], root_fd: int | None, *, processes: int = 2
 ) -> Iterator[Ingested]:
-    """Read these files, given with their sizes, in any order. When this ends all of it is durable.
+    """Read these files, given with their sizes, in any order. When this ends, everything is durable.
 
-    Each path is given at least once. One that is given again was read again, and the last word counts.
+    Each path is returned at least once. A path that is returned again was read again; the last result counts.
     """
     batches = _batches(files)
     first, much = _first(batches)
@@ -65,7 +68,7 @@ def ingest_many(
 
 
 def _first(batches: Iterator[FileBatch]) -> tuple[list[FileBatch], bool]:
-    """As many batches as it takes to know whether there is enough to do for several; and whether there is."""
+    """Return as many batches as it takes to decide whether several processes pay off; and whether they do."""
     first: list[FileBatch] = []
     total = count = 0
     for batch in batches:
@@ -96,20 +99,21 @@ def _batches(files: Iterable[tuple[bytes, int]]) -> Iterator[FileBatch]:
 def _share(
     store: PackStore, work: Iterator[FileBatch], crew: list[_Worker], root_fd: int | None
 ) -> Iterator[Ingested]:
-    """Work off the batches together."""
+    """Work through the batches together with the workers."""
     for worker in crew:
         worker.feed(work)
     for batch in work:
-        yield from ingest(batch.paths, root_fd, store.put)
-        for worker in crew:
-            yield from worker.answers()
-            worker.feed(work)
+        for start in range(0, len(batch.paths), _PIECE_FILES):
+            yield from ingest(batch.paths[start : start + _PIECE_FILES], root_fd, store.put)
+            for worker in crew:
+                yield from worker.answers()
+                worker.feed(work)
     for worker in crew:
         worker.dismiss()
 
 
 class _Worker:
-    """One process, and what it was given. Once it has failed it is left alone."""
+    """One worker process, and what it was given. Once it has failed it is not used again."""
 
     def __init__(self, store: PackStore, root_fd: int | None) -> None:
         self._store = store
@@ -127,12 +131,12 @@ class _Worker:
         self._send(IngestJob(str(store.folder), store.pack_bytes_max, root_fd))
 
     def answers(self) -> Iterator[Ingested]:
-        """What it has answered by now. Only the end tells whether it is kept."""
+        """Yield what the worker has answered so far. Only its end decides whether that is kept."""
         while self._open and not self._failed and self._has_answered():
             yield from self._take()
 
     def feed(self, work: Iterator[FileBatch]) -> None:
-        """Give it what there is room for."""
+        """Send the worker as many batches as it has room for."""
         while self._open < _AHEAD and not self._failed and (batch := next(work, None)):
             self._given += batch.paths
             self._given_bytes += batch.bytes
@@ -148,11 +152,11 @@ class _Worker:
         return bool(poll.poll(0))
 
     def dismiss(self) -> None:
-        """Let it finish by itself."""
+        """Tell the worker that there is nothing more to read."""
         self._send(Share())
 
     def result(self) -> Iterator[Ingested]:
-        """The rest of what it read, all in the store now; all of it read by ourselves if it failed."""
+        """Yield the rest of what the worker read, now in the store; if it failed, read all of it here."""
         while self._open and not self._failed:
             yield from self._take()
         parts = self._receive(list[PackPart])
@@ -185,7 +189,7 @@ class _Worker:
         return stream
 
     def close(self) -> None:
-        """End the process if it still works, and leave nothing of it behind."""
+        """Kill the process if it still runs, and remove its files."""
         if self._process is not None:
             self._process.kill()
             for name in ("stdin", "stdout"):
@@ -202,7 +206,7 @@ def _start(root_fd: int | None) -> subprocess.Popen[bytes]:
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # What fails there fails here again, and is told once.
+        stderr=subprocess.DEVNULL,  # a failure there shows again here, and is reported once
         pass_fds=() if root_fd is None else (root_fd,),
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )

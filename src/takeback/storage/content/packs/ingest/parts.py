@@ -1,4 +1,4 @@
-"""Packs that a worker process writes by itself, and the parent takes in when they are durable."""
+"""Packs that a worker process writes on its own, and the parent adopts once they are durable."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ PART_ADOPTED = crash_points.crash_point("part-adopted")
 
 
 class PackPart(msgspec.Struct, frozen=True):
-    """A finished pack that still has a worker's name, and the rows of what is in it."""
+    """A finished pack that still has a worker's file name, and its index rows."""
 
     pack: Pack
     rows: bytes
 
 
 def parts_needed(raw_bytes: int, files: int, pack_bytes_max: int = PACK_BYTES_MAX) -> int:
-    """How many packs so much content fills at most, if nothing compresses and all files are read twice."""
+    """Return how many packs this much content fills at most, if nothing compresses and all files are read twice."""
     return 2 + 2 * (raw_bytes + raw_bytes // 64 + 4096 * files) // pack_bytes_max
 
 
 class PartWriter:
-    """A sink that fills reserved packs, one after another. It leaves out what the store has already."""
+    """A sink that fills reserved packs, one after another. It skips what the store already has."""
 
     def __init__(self, folder: Path, numbers: Iterable[int], pack_bytes_max: int = PACK_BYTES_MAX) -> None:
         self._folder = folder
@@ -49,7 +49,7 @@ class PartWriter:
         self._finished: list[PackPart] = []
 
     def allow(self, numbers: Iterable[int]) -> None:
-        """Packs that may be filled, besides those before."""
+        """Add the numbers of more packs that may be filled."""
         self._numbers.extend(numbers)
 
     def put(self, data: bytes | memoryview) -> bytes:
@@ -81,7 +81,7 @@ class PartWriter:
         crash_points.reach(PART_FINISHED)
 
     def finish(self) -> list[PackPart]:
-        """Make everything durable and hand it over."""
+        """Make everything durable, and return the finished packs."""
         if self._writer is not None:
             try:
                 self._seal(self._writer)
@@ -92,7 +92,7 @@ class PartWriter:
 
 
 def adopt(appender: Appender, finished: Iterable[PackPart]) -> None:
-    """Give the packs their names, then make them known. After a crash in between they are found as strays."""
+    """Rename the packs, then record them in the log. After a crash in between they are found as strays."""
     view, taken = appender.view, list(finished)
     for part in taken:
         number = part.pack.number

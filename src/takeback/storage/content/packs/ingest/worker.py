@@ -1,8 +1,8 @@
-"""A process that reads files into packs of its own: `python -m takeback.storage.content.packs.ingest.worker`.
+"""A process that reads files into its own packs: `python -m takeback.storage.content.packs.ingest.worker`.
 
-It speaks frames over its standard input and output: a length (u32) and that many bytes of msgpack. The first
-frame in is the Job. Then each frame in is a Share, answered by a list of Ingested; an empty one ends it, and is
-answered by the list of finished Parts. No content goes through the pipes.
+It exchanges frames over its standard input and output: a length (u32) and that many bytes of msgpack. The first
+frame in is an IngestJob. Then each frame in is a Share, answered by a list of Ingested; an empty Share ends it, and
+is answered by the list of finished PackParts. No content goes through the pipes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class IngestJob(msgspec.Struct, frozen=True, array_like=True):
-    """Where to write, and the descriptor of the folder that relative paths begin in."""
+    """Where to write, and the descriptor of the folder that relative paths start from."""
 
     folder: str
     pack_bytes_max: int
@@ -31,9 +31,9 @@ class IngestJob(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Share(msgspec.Struct, frozen=True, array_like=True):
-    """Paths to read, and the numbers of more packs that they may fill: from the first on, so many.
+    """Paths to read, and the numbers of `packs` more packs that they may fill, counting from `first`.
 
-    Not as a list: of a huge file it would not fit into the pipe, and each would wait for the other.
+    Not a list of numbers: for a huge file it would not fit into the pipe, and both sides would deadlock.
     """
 
     paths: list[bytes] = []
@@ -50,7 +50,7 @@ def send(stream: IO[bytes], message: Any) -> None:
 
 
 def receive(stream: IO[bytes], kind: type[T]) -> T:
-    """The next message. Raises EOFError if there is none."""
+    """Return the next message. Raise EOFError if there is none."""
     (size,) = LENGTH.unpack(_read(stream, LENGTH.size))
     return msgspec.msgpack.decode(_read(stream, size), type=kind)
 
@@ -77,5 +77,5 @@ def serve(source: IO[bytes], target: IO[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent hears it too, and ends us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets the signal too, and ends us
     serve(sys.stdin.buffer, sys.stdout.buffer)

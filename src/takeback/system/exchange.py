@@ -1,7 +1,7 @@
-"""One version of a file put in the place of another in one step, and only where that other one is what was there.
+"""Replacing one version of a file by another in one step, only if the old one is what the caller expects.
 
-Somebody may write between our look and our step. So the new version is made ready beside the old one, the two change
-places, and then we look at what came out (ADR 5). If it is not what we meant to replace, it goes back.
+Another process may write between our look and our step. So the new version is prepared beside the old one, the two
+change places, and then we look at what came out (ADR 5). If it is not what we meant to replace, it goes back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GIVEN_BACK = crash_points.crash_point("exchange-given-back")
 def exchange(path: Path, before: bytes | None, after: bytes | None) -> None:
     """Put `after` where `before` is, with the same mode. None stands for no file.
 
-    Raises ConflictError if something else is there, and OSError if it cannot be done; both times the file is as
+    Raise ConflictError if something else is there, and OSError if it cannot be done; in both cases the file is as
     others left it. A version of theirs that cannot go back to its place is kept beside it, and the error names it.
     """
     fd = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -41,7 +41,7 @@ class _Exchange:
         self.path, self.fd = path, folder_fd
         self.before, self.after = before, after
         self.name = os.fsencode(path.name)
-        # Not hidden: after a kill, somebody's version may lie under this name.
+        # Not a hidden name: after a kill, another process's version may be under it.
         self.aside = b"%s.takeback-%s" % (self.name, token_hex(4).encode())
         self.kept = False
 
@@ -78,7 +78,7 @@ class _Exchange:
             os.close(fd)
 
     def _move(self) -> None:
-        """Ours takes its place, and what was there is aside."""
+        """Move our version to its place, and what was there aside."""
         try:
             if self.before is None:
                 self._rename(self.aside, self.name, linux.RENAME_NOREPLACE)
@@ -94,22 +94,22 @@ class _Exchange:
             raise
 
     def _give_back(self) -> NoReturn:
-        """What came out is somebody's, written in the last instant."""
+        """Put back what came out: another process wrote it at the last moment."""
         beside = self.path.with_name(os.fsdecode(self.aside))
         self.kept = True
         try:
             flag = linux.RENAME_NOREPLACE if self.after is None else linux.RENAME_EXCHANGE
             self._rename(self.aside, self.name, flag)
         except OSError:
-            raise self._changed(f", and again; the first of these versions is {beside}") from None
+            raise self._changed(f", twice; the first of these versions is kept as {beside}") from None
         self.kept = self.after is not None and self._content(self.aside) != self.after
         crash_points.reach(GIVEN_BACK)
         if self.kept:
-            raise self._changed(f", and again; the last of these versions is {beside}")
+            raise self._changed(f", twice; the last of these versions is kept as {beside}")
         raise self._changed("; it was left as it is")
 
     def _tidy(self) -> None:
-        """Whatever is aside and no version of ours is somebody's. That something of ours is left harms nobody."""
+        """Remove our own version that is aside. Anything else there belongs to another process and stays."""
         if not self.kept and self._content(self.aside) in {self.before, self.after} - {None}:
             with suppress(OSError):
                 os.unlink(self.aside, dir_fd=self.fd)
@@ -118,7 +118,7 @@ class _Exchange:
         linux.renameat2(self.fd, name, self.fd, to, flag)
 
     def _content(self, name: bytes) -> bytes | None:
-        """What is in a file; None where there is none that can be read. A link is no file."""
+        """Return the content of a file; None if it is not a readable regular file. A link does not count."""
         try:
             with open(os.fsdecode(name), "rb", opener=self._open) as file:
                 return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
@@ -126,8 +126,8 @@ class _Exchange:
             return None
 
     def _open(self, name: str, flags: int) -> int:
-        # Without waiting: others may put a pipe there.
+        # Non-blocking: someone may have put a pipe there.
         return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self.fd)
 
     def _changed(self, how_it_is: str) -> ConflictError:
-        return ConflictError(f"{self.path} has changed meanwhile{how_it_is}", hint="try it again")
+        return ConflictError(f"{self.path} has changed meanwhile{how_it_is}", hint="try again")

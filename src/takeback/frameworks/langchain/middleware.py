@@ -1,0 +1,221 @@
+"""Middleware for LangChain's agents: each tool call is an action of the thread, and so is each answer of the model.
+
+A call that was made is not made again, whichever process resumes the thread. One that needs approval interrupts the
+graph.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware.types import ModelRequest, ModelResponse
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import interrupt
+
+import takeback
+from takeback.errors import UsageError
+from takeback.frameworks.langchain import messages
+from takeback.frameworks.langgraph.saver import TakebackSaver, thread_key
+from takeback.workspace.workspace import Workspace
+
+
+class Takeback(AgentMiddleware):
+    """Makes the tool calls of an agent actions that can be taken back, and that happen once.
+
+        create_agent(model, tools, middleware=[Takeback(saver)], checkpointer=saver)
+
+    The effect of a tool is what `@takeback.action` declares of its function, and unknown without a declaration. For
+    a plain graph: `ToolNode(tools, **Takeback(saver).wrappers)`.
+    """
+
+    def __init__(self, workspace: Workspace | TakebackSaver) -> None:
+        super().__init__()
+        self._workspace = workspace.workspace if isinstance(workspace, TakebackSaver) else workspace
+        self._threads: dict[str, takeback.Thread] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def wrappers(self) -> dict[str, Any]:
+        """The arguments of a ToolNode with which its calls are actions, too."""
+        return {"wrap_tool_call": self.wrap_tool_call, "awrap_tool_call": self.awrap_tool_call}
+
+    def _thread(self, runtime: Any) -> takeback.Thread:
+        info = runtime.execution_info if runtime else None
+        if info is None or not info.thread_id:
+            raise UsageError(
+                "a graph without a checkpointer or without a thread_id has no thread; no tool was called",
+                hint='compile it with checkpointer=saver, and pass {"configurable": {"thread_id": …}}',
+            )
+        with self._lock:
+            if info.thread_id not in self._threads:
+                made = self._workspace.thread(key=thread_key(info.thread_id), approvals="host")
+                self._threads[info.thread_id] = made
+            return self._threads[info.thread_id]
+
+    # Tools
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
+        """Make a tool call, unless it was made already."""
+        thread, begin = self._thread(request.runtime), _beginning(request)
+        action = thread.begin(**begin)
+        if isinstance(action, takeback.Ask):
+            by, is_granted = _answer(action, request)
+            action = (
+                action.grant(by=by, via="langgraph") if is_granted else action.refuse(by=by, via="langgraph")
+            )
+        if isinstance(action, takeback.Action) and action.outcome in ("failed", "cut-short"):
+            action = thread.begin(**begin, again=True)
+        if not _may_run(action):
+            return _told(action, request)
+        assert isinstance(action, takeback.Action)
+        with action:
+            result = handler(request)
+            failure = _keep(action, result)
+            if failure:
+                action.end(error=failure)
+        return result
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:
+        """Do what `wrap_tool_call` does, without blocking the event loop."""
+        thread, begin = self._thread(request.runtime), _beginning(request)
+        action = await thread.abegin(**begin)
+        if isinstance(action, takeback.Ask):
+            by, is_granted = _answer(action, request)
+            answer = action.agrant if is_granted else action.arefuse
+            action = await answer(by=by, via="langgraph")
+        if isinstance(action, takeback.Action) and action.outcome in ("failed", "cut-short"):
+            action = await thread.abegin(**begin, again=True)
+        if not _may_run(action):
+            return _told(action, request)
+        assert isinstance(action, takeback.Action)
+        async with action:
+            result = await handler(request)
+            failure = _keep(action, result)
+            if failure:
+                await action.aend(error=failure)
+        return result
+
+    # The model
+
+    def wrap_model_call(self, request: ModelRequest, handler: Callable[[ModelRequest], Any]) -> Any:
+        """Ask the model, unless its answer to exactly this is recorded.
+
+        A resumed thread then gets the calls with the ids under which they are recorded.
+        """
+        made: list[Any] = []
+
+        def make() -> Any:
+            made.append(handler(request))
+            return messages.answered(made[-1])
+
+        thread = self._thread(request.runtime)
+        with thread.turn(_position(request)).here():
+            kept = thread.answer(_asked(request), make)
+        if kept != messages.UNKEPT:
+            return ModelResponse(result=messages.answer_of(kept))
+        return made[-1] if made else handler(request)
+
+    async def awrap_model_call(
+        self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[Any]]
+    ) -> Any:
+        """Do what `wrap_model_call` does, without blocking the event loop."""
+        made: list[Any] = []
+
+        async def make() -> Any:
+            made.append(await handler(request))
+            return messages.answered(made[-1])
+
+        thread = self._thread(request.runtime)
+        with thread.turn(_position(request)).here():
+            kept = await thread.aanswer(_asked(request), make)
+        if kept != messages.UNKEPT:
+            return ModelResponse(result=messages.answer_of(kept))
+        return made[-1] if made else await handler(request)
+
+    # The end of a turn
+
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        """Commit what the turn did: what it deferred is sent."""
+        self._thread(runtime).commit()
+
+    async def aafter_agent(self, state: Any, runtime: Any) -> None:
+        """Do what `after_agent` does, without blocking the event loop."""
+        await self._thread(runtime).acommit()
+
+
+def _beginning(request: ToolCallRequest) -> dict[str, Any]:
+    """Return the arguments of `begin`. The id of the message scopes the call: some providers count calls from 0."""
+    call, info = request.tool_call, request.runtime.execution_info
+    return {
+        "name": call["name"],
+        "args": call["args"],
+        "call_id": call["id"] or "",
+        "scope": _message_of(call["id"], request.state),
+        "declared": takeback.declared(request.tool) if request.tool is not None else None,
+        "ref": info.checkpoint_id,
+    }
+
+
+def _message_of(call_id: str | None, state: Any) -> str:
+    """Return the id of the model's message that asked for this call; empty if it is not known."""
+    found = state.get("messages", ()) if isinstance(state, dict) else getattr(state, "messages", ())
+    for message in reversed(found or ()):
+        if isinstance(message, AIMessage) and any(call["id"] == call_id for call in message.tool_calls):
+            return message.id or ""
+    return ""
+
+
+def _answer(ask: takeback.Ask, request: ToolCallRequest) -> tuple[str, bool]:
+    """Interrupt the graph to ask its human. Return who answered, and whether the answer is yes."""
+    call = request.tool_call
+    answer = interrupt(
+        {"approve": call["name"], "args": call["args"], "reason": ask.reason, "id": ask.approval}
+    )
+    if isinstance(answer, dict):
+        return str(answer.get("by") or "the host program"), answer.get("approved") is True
+    return "the host program", answer is True
+
+
+def _may_run(action: takeback.Action | takeback.Denied | takeback.Ask) -> bool:
+    return isinstance(action, takeback.Action) and action.outcome == "open"
+
+
+def _told(action: takeback.Action | takeback.Denied | takeback.Ask, request: ToolCallRequest) -> Any:
+    """Return what the model gets in place of a call that must not be made now."""
+    call = request.tool_call
+    if isinstance(action, takeback.Action) and action.outcome == "done":
+        if action.result == messages.UNKEPT:
+            raise UsageError(
+                f"{call['name']} was made, and what it returned could not be stored: the thread cannot go on",
+                hint="go back to a checkpoint before this call, or return values that JSON has",
+            )
+        return messages.returned(action.result, dict(call), found=action.found)
+    why = f"{action.name} is in doubt: {action.error}" if isinstance(action, takeback.Action) else str(action)
+    return ToolMessage(why, tool_call_id=call["id"], name=call["name"], status="error")
+
+
+def _keep(action: takeback.Action, result: Any) -> str:
+    """Keep a result for the record. Return why the call failed, if the tool node made a message of the error."""
+    if isinstance(result, ToolMessage) and result.status == "error":
+        return result.text()[:500] or "the tool failed"
+    try:
+        action.keep(messages.recorded(result))
+    except (TypeError, ValueError, UsageError):
+        action.keep(messages.UNKEPT)
+    return ""
+
+
+def _position(request: ModelRequest) -> str:
+    """Return where in the conversation the model is asked. The same question later on is another one."""
+    info, said = request.runtime.execution_info, request.state.get("messages", ())
+    return f"{info.checkpoint_ns.partition(':')[0]} after {len(said)} messages"
+
+
+def _asked(request: ModelRequest) -> Any:
+    return messages.asked(request.system_message, request.messages, request.tools)

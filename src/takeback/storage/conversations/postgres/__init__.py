@@ -1,0 +1,1 @@
+"""Conversations in the PostgreSQL database that has the journal."""

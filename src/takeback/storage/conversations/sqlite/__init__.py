@@ -1,0 +1,1 @@
+"""Conversations in a SQLite file in the state folder."""

@@ -1,0 +1,34 @@
+"""Refusals that several uses of a workspace share: what only a human may do, and what waits while work goes on."""
+
+from __future__ import annotations
+
+from takeback.core.history import History
+from takeback.core.lifecycle import Life
+from takeback.errors import RefusedError, RunBusy
+
+
+def refuse_agent(inside: str, why: str, *, done: str = "changed") -> None:
+    """Raise RefusedError if this process runs inside an action, the one named by `inside`."""
+    if inside:
+        raise RefusedError(
+            f"this runs inside {inside}: {why}. Nothing was {done}", hint="do it from your own terminal"
+        )
+
+
+def refuse_busy_actions(history: History, *, done: str) -> None:
+    """Raise RunBusy while an action runs, in the background or not."""
+    for action in (*history.open_actions(), *history.open_actions(Life.BACKGROUND)):
+        raise RunBusy(
+            f"{action.id} ({action.name}) is at work; nothing was {done}",
+            hint="wait until it ends, or stop it, and try again",
+        )
+
+
+def refuse_at_work(history: History, *, done: str) -> None:
+    """Raise RunBusy while an action or a run is at work."""
+    refuse_busy_actions(history, done=done)
+    for run in history.open_runs():
+        raise RunBusy(
+            f"{run.id} ({run.began.name}) is at work; nothing was {done}",
+            hint=f"end it, and try again; if its program is not running any more: takeback resume {run.id}",
+        )

@@ -1,0 +1,96 @@
+"""A command reads what it touches of a long history: the records that its process decodes are counted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from benchmarks._long_history import LongHistory
+from takeback.storage.journal.sqlite.journal import SqliteJournal
+
+EVENTS = 6_000
+"""Some 3,000 actions."""
+RECORDS_MAX = {"status": 40, "undo": 30, "undo --path": 80, "hook": 40}
+
+COUNTING = """
+import sys
+from takeback.storage.journal import batch
+unseal, read = batch.unseal, []
+def counting(body, name):
+    read.append(name)
+    return unseal(body, name)
+batch.unseal = counting
+place = sys.argv.pop(1)
+try:
+    if sys.argv[1] == "hook":
+        from takeback.agents.once import tell
+        code = tell("claude-code", sys.stdin.buffer.read())
+    else:
+        from takeback.cli import main
+        code = main()
+finally:
+    with open(place, "w") as file:
+        file.write(str(len(read)))
+sys.exit(code)
+"""
+
+
+@dataclass
+class LongWorkspace:
+    """A workspace whose first action changed old.txt, with thousands of actions since."""
+
+    root: Path
+    home: Path
+
+    def decoded(self, *words: str, event: object = None) -> int:
+        """Run a command; return how many records it decoded."""
+        place = self.home / "decoded"
+        command = [sys.executable, "-c", COUNTING, str(place), *words]
+        env = os.environ | {"TAKEBACK_HOME": str(self.home), "CLAUDE_PROJECT_DIR": str(self.root)}
+        done = subprocess.run(
+            command,
+            cwd=self.root,
+            env=env,
+            input=json.dumps(event).encode(),
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        return int(place.read_text())
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> LongWorkspace:
+    found = LongWorkspace(tmp_path / "work", tmp_path / "state")
+    found.root.mkdir()
+    for name in ("old.txt", "new.txt"):
+        (found.root / name).write_text("first\n")
+    found.decoded("save", "first")
+    found.decoded("run", "--", "sh", "-c", "echo more >> old.txt")
+    (state,) = (found.home / "workspaces").iterdir()
+    journal = SqliteJournal(state / "journal.db")
+    marks = [mark for record in journal.read() for mark in getattr(record.event, "marks", ())]
+    LongHistory(journal, tuple({mark.resource: mark for mark in marks}.values())).grow(EVENTS)
+    journal.close()
+    assert found.decoded("status") > EVENTS  # the index is made
+    return found
+
+
+def test_the_records_that_commands_read(long: LongWorkspace) -> None:
+    long.decoded("run", "--", "sh", "-c", "echo more >> new.txt")
+    event = {"hook_event_name": "PreToolUse", "session_id": "s", "cwd": str(long.root), "tool_name": "Bash"}
+    event |= {"tool_use_id": "t1", "tool_input": {"command": "true"}}  # type: ignore[dict-item]
+    read = {
+        "status": long.decoded("status"),
+        "undo": long.decoded("undo"),
+        "undo --path": long.decoded("undo", "--path", "old.txt"),
+        "hook": long.decoded("hook", event=event),
+    }
+    assert (long.root / "old.txt").read_text() == (long.root / "new.txt").read_text() == "first\n"
+    assert not {name: count for name, count in read.items() if count > RECORDS_MAX[name]}, read

@@ -1,0 +1,53 @@
+"""Runs a module of the tests in the environment of a framework: real packages, from its lock file, and no network."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CREATE_S_MAX = 600.0
+
+
+@cache
+def python_of(framework: str) -> str:
+    """The Python of a framework's environment, which ./dev creates on first use."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "dev", "environment", framework],
+        capture_output=True,
+        text=True,
+        timeout=CREATE_S_MAX,
+    )
+    assert done.returncode == 0, f"the environment of {framework} could not be created: {done.stderr[-2000:]}"
+    return done.stdout.strip()
+
+
+def variables() -> dict[str, str]:
+    """The variables of a process in such an environment. No framework reports to its makers from a test."""
+    quiet = {"LANGCHAIN_TRACING_V2": "false", "LANGSMITH_TRACING": "false", "NO_PROXY": "*"}
+    paths = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYTHONWARNINGS": "ignore"}
+    dropped = ("VIRTUAL_ENV", "PYTHONHOME")
+    return {name: value for name, value in os.environ.items() if name not in dropped} | quiet | paths
+
+
+def driven(
+    framework: str, module: str, *words: str, timeout_s: float = 100.0
+) -> subprocess.CompletedProcess[str]:
+    """Run a module there, with these words, and return what it printed."""
+    return subprocess.run(
+        [python_of(framework), "-m", module, *words],
+        env=variables(),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+
+
+def start(framework: str, module: str, *words: str) -> subprocess.Popen[str]:
+    """Start a module there, to be killed."""
+    return subprocess.Popen(
+        [python_of(framework), "-m", module, *words], env=variables(), stdout=subprocess.PIPE, text=True
+    )
