@@ -11,6 +11,7 @@ import pytest
 
 from takeback.core.events import Process
 from takeback.system import processes
+from tests.cli.processes import wait_for
 
 
 class Started:
@@ -58,11 +59,12 @@ def test_what_a_branded_process_starts_carries_the_brand(started: Started) -> No
 
 def test_a_kept_shell_is_branded_with_its_agent(started: Started) -> None:
     agent = started("sh", "-c", "sleep 600 & wait")
+    wait_for(lambda: processes._below(agent.pid) != [])
     brand = processes.new_brand()
     processes.put_brand(agent, brand)
-    assert {agent.pid} | set(processes._below(agent.pid)) == {
-        pid for pid in (agent.pid, *processes._below(agent.pid)) if processes._brand_of(pid) == brand
-    }
+    kept = processes._below(agent.pid)
+    assert len(kept) == 1
+    assert [processes._brand_of(pid) for pid in (agent.pid, *kept)] == [brand, brand]
 
 
 def test_one_that_has_ended_is_not_taken_for_another_with_its_number(started: Started) -> None:
