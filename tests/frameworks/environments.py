@@ -8,8 +8,13 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from tests.world.forking import Nursery
+
 ROOT = Path(__file__).resolve().parents[2]
 CREATE_S_MAX = 600.0
+
+_ready: dict[tuple[str, str], Nursery] = {}
+"""The processes that have read a driver, and are forked for each of its commands."""
 
 
 @cache
@@ -36,13 +41,20 @@ def variables() -> dict[str, str]:
 def driven(
     framework: str, module: str, *words: str, timeout_s: float = 100.0
 ) -> subprocess.CompletedProcess[str]:
-    """Run a module there, with these words, and return what it printed."""
-    return subprocess.run(
-        [python_of(framework), "-m", module, *words],
-        env=variables(),
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
+    """Run a module there, with these words, in a process of its own, and return what it printed.
+
+    The process is forked from one that has read the module, since reading a framework can take ten seconds.
+    """
+    env = variables()
+    if (framework, module) not in _ready:
+        _ready[framework, module] = Nursery(
+            env, python=python_of(framework), program=module, modules=[module]
+        )
+    code, out, err = _ready[framework, module].run(
+        words, cwd=os.getcwd(), env=env, umask=-1, timeout_s=timeout_s
+    )
+    return subprocess.CompletedProcess(
+        words, code, out.decode(errors="replace"), err.decode(errors="replace")
     )
 
 

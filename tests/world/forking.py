@@ -1,4 +1,4 @@
-"""A Python that has read Takeback's modules and is forked for each command, which so need not read them again.
+"""A Python that has read its modules and is forked for each command, which so need not read them again.
 
 To read them takes longer than most of what a test asks of a command. Who waits here was started for nothing else and
 has no thread and no open file. Each fork is the command from its first line to its exit, with a folder, environment,
@@ -22,7 +22,11 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 OFTEN = ("run", "undo", "redo", "save", "restore", "status", "log", "diff", "verify", "gc")
-"""The commands that are read beforehand."""
+COMMANDS = tuple(
+    f"takeback.{name}"
+    for name in ("workspace.opening", "cli.app", *(f"cli.commands.{command}" for command in OFTEN))
+)
+"""What Takeback itself is read from beforehand."""
 
 EARLY = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "TAKEBACK_ACTION")
 """How variables begin that a process must have from its start: Python, libc or a look into /proc wants them."""
@@ -33,14 +37,21 @@ def early(env: Mapping[str, str]) -> dict[str, str]:
 
 
 class Nursery:
-    """The one who waits, as tests see it."""
+    """The one who waits, as tests see it. It runs one program, `python -m PROGRAM`, and has read these modules."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        *,
+        python: str = sys.executable,
+        program: str = "takeback",
+        modules: Sequence[str] = COMMANDS,
+    ) -> None:
         self._early = early(env)
         self._line, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                [python, "-m", __name__, str(theirs.fileno()), program, *modules],
                 env=env,
                 cwd="/",
                 stdin=subprocess.DEVNULL,
@@ -60,7 +71,7 @@ class Nursery:
     def run(
         self, args: Sequence[str], *, cwd: str, env: Mapping[str, str], umask: int, timeout_s: float
     ) -> tuple[int, bytes, bytes]:
-        """Run `takeback` to its end: its exit code and what it said, as `subprocess.run` would give them."""
+        """Run the program to its end: its exit code and what it said, as `subprocess.run` would give them."""
         talk, talk_theirs = socket.socketpair()
         (out, out_theirs), (err, err_theirs) = os.pipe(), os.pipe()
         with talk, open(out, "rb"), open(err, "rb"):
@@ -110,7 +121,7 @@ def _read_all(out: int, err: int, deadline: float) -> tuple[bytes, bytes]:
 # The one who waits, inside.
 
 
-def serve(line: socket.socket) -> None:
+def serve(line: socket.socket, program: str) -> None:
     """Fork for each that asks, and tell how it ended. A fork leaves here by an exception, as any command ends."""
     selector = selectors.DefaultSelector()
     selector.register(line, selectors.EVENT_READ)
@@ -131,14 +142,14 @@ def serve(line: socket.socket) -> None:
             if pid == 0:
                 selector.close()
                 line.close()
-                _be_the_command(talk, *fds[1:])
+                _be_the_command(program, talk, *fds[1:])
             for fd in fds[1:]:
                 os.close(fd)
             _told(talk, pid)
             selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, talk))
 
 
-def _be_the_command(talk: socket.socket, out: int, err: int) -> None:
+def _be_the_command(program: str, talk: socket.socket, out: int, err: int) -> None:
     with talk, talk.makefile("rb") as request:
         args, cwd, env, umask = json.load(request)
     for fd, place in ((out, 1), (err, 2)):
@@ -149,18 +160,18 @@ def _be_the_command(talk: socket.socket, out: int, err: int) -> None:
         os.umask(umask)
     os.environ.clear()
     os.environ.update(env)
-    sys.argv = ["takeback", *args]
+    sys.argv = [program, *args]
     sys.orig_argv = [sys.executable, "-m", *sys.argv]
-    runpy.run_module("takeback", run_name="__main__", alter_sys=True)
+    runpy.run_module(program, run_name="__main__", alter_sys=True)
     sys.exit()
 
 
-def main(line: int) -> None:
-    for name in ("workspace.opening", "cli.app", *(f"cli.commands.{command}" for command in OFTEN)):
-        import_module(f"takeback.{name}")
+def main(line: int, program: str, *modules: str) -> None:
+    for name in modules:
+        import_module(name)
     gc.freeze()
-    serve(socket.socket(fileno=line))
+    serve(socket.socket(fileno=line), program)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -6,7 +6,6 @@ graph.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,8 +17,9 @@ from langgraph.types import interrupt
 
 import takeback
 from takeback.errors import UsageError
+from takeback.frameworks.calling import Answering, HumanAnswer, Threads, Told
 from takeback.frameworks.langchain import messages
-from takeback.frameworks.langgraph.saver import TakebackSaver, thread_key
+from takeback.frameworks.langgraph.saver import LANGGRAPH, TakebackSaver
 from takeback.workspace.workspace import Workspace
 
 
@@ -34,9 +34,8 @@ class Takeback(AgentMiddleware):
 
     def __init__(self, workspace: Workspace | TakebackSaver) -> None:
         super().__init__()
-        self._workspace = workspace.workspace if isinstance(workspace, TakebackSaver) else workspace
-        self._threads: dict[str, takeback.Thread] = {}
-        self._lock = threading.Lock()
+        where = workspace.workspace if isinstance(workspace, TakebackSaver) else workspace
+        self._threads = Threads(where, LANGGRAPH)
 
     @property
     def wrappers(self) -> dict[str, Any]:
@@ -50,55 +49,38 @@ class Takeback(AgentMiddleware):
                 "a graph without a checkpointer or without a thread_id has no thread; no tool was called",
                 hint='compile it with checkpointer=saver, and pass {"configurable": {"thread_id": …}}',
             )
-        with self._lock:
-            if info.thread_id not in self._threads:
-                made = self._workspace.thread(key=thread_key(info.thread_id), approvals="host")
-                self._threads[info.thread_id] = made
-            return self._threads[info.thread_id]
+        return self._threads.of(info.thread_id)
 
     # Tools
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
         """Make a tool call, unless it was made already."""
-        thread, begin = self._thread(request.runtime), _beginning(request)
-        action = thread.begin(**begin)
-        if isinstance(action, takeback.Ask):
-            by, is_granted = _answer(action, request)
-            action = (
-                action.grant(by=by, via="langgraph") if is_granted else action.refuse(by=by, via="langgraph")
-            )
-        if isinstance(action, takeback.Action) and action.outcome in ("failed", "cut-short"):
-            action = thread.begin(**begin, again=True)
-        if not _may_run(action):
-            return _told(action, request)
-        assert isinstance(action, takeback.Action)
-        with action:
+        begun = self._threads.begin(
+            self._thread(request.runtime), **_beginning(request), answering=_answering(request)
+        )
+        if isinstance(begun, Told):
+            return _told(begun, request)
+        with begun:
             result = handler(request)
-            failure = _keep(action, result)
+            failure = _keep(begun, result)
             if failure:
-                action.end(error=failure)
+                begun.end(error=failure)
         return result
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """Do what `wrap_tool_call` does, without blocking the event loop."""
-        thread, begin = self._thread(request.runtime), _beginning(request)
-        action = await thread.abegin(**begin)
-        if isinstance(action, takeback.Ask):
-            by, is_granted = _answer(action, request)
-            answer = action.agrant if is_granted else action.arefuse
-            action = await answer(by=by, via="langgraph")
-        if isinstance(action, takeback.Action) and action.outcome in ("failed", "cut-short"):
-            action = await thread.abegin(**begin, again=True)
-        if not _may_run(action):
-            return _told(action, request)
-        assert isinstance(action, takeback.Action)
-        async with action:
+        begun = await self._threads.abegin(
+            self._thread(request.runtime), **_beginning(request), answering=_answering(request)
+        )
+        if isinstance(begun, Told):
+            return _told(begun, request)
+        async with begun:
             result = await handler(request)
-            failure = _keep(action, result)
+            failure = _keep(begun, result)
             if failure:
-                await action.aend(error=failure)
+                await begun.aend(error=failure)
         return result
 
     # The model
@@ -171,33 +153,32 @@ def _message_of(call_id: str | None, state: Any) -> str:
     return ""
 
 
-def _answer(ask: takeback.Ask, request: ToolCallRequest) -> tuple[str, bool]:
-    """Interrupt the graph to ask its human. Return who answered, and whether the answer is yes."""
-    call = request.tool_call
-    answer = interrupt(
-        {"approve": call["name"], "args": call["args"], "reason": ask.reason, "id": ask.approval}
-    )
-    if isinstance(answer, dict):
-        return str(answer.get("by") or "the host program"), answer.get("approved") is True
-    return "the host program", answer is True
+def _answering(request: ToolCallRequest) -> Answering:
+    """Return what interrupts the graph to ask its human."""
+
+    def answer(ask: takeback.Ask) -> HumanAnswer:
+        call = request.tool_call
+        said = interrupt(
+            {"approve": call["name"], "args": call["args"], "reason": ask.reason, "id": ask.approval}
+        )
+        if isinstance(said, dict) and said.get("by"):
+            return HumanAnswer(said.get("approved") is True, str(said["by"]))
+        return HumanAnswer(said is True or (isinstance(said, dict) and said.get("approved") is True))
+
+    return answer
 
 
-def _may_run(action: takeback.Action | takeback.Denied | takeback.Ask) -> bool:
-    return isinstance(action, takeback.Action) and action.outcome == "open"
-
-
-def _told(action: takeback.Action | takeback.Denied | takeback.Ask, request: ToolCallRequest) -> Any:
+def _told(told: Told, request: ToolCallRequest) -> Any:
     """Return what the model gets in place of a call that must not be made now."""
     call = request.tool_call
-    if isinstance(action, takeback.Action) and action.outcome == "done":
-        if action.result == messages.UNKEPT:
-            raise UsageError(
-                f"{call['name']} was made, and what it returned could not be stored: the thread cannot go on",
-                hint="go back to a checkpoint before this call, or return values that JSON has",
-            )
-        return messages.returned(action.result, dict(call), found=action.found)
-    why = f"{action.name} is in doubt: {action.error}" if isinstance(action, takeback.Action) else str(action)
-    return ToolMessage(why, tool_call_id=call["id"], name=call["name"], status="error")
+    if not told.is_done:
+        return ToolMessage(told.why, tool_call_id=call["id"], name=call["name"], status="error")
+    if told.value == messages.UNKEPT:
+        raise UsageError(
+            f"{call['name']} was made, and what it returned could not be stored: the thread cannot go on",
+            hint="go back to a checkpoint before this call, or return values that JSON has",
+        )
+    return messages.returned(told.value, dict(call), found=told.found)
 
 
 def _keep(action: takeback.Action, result: Any) -> str:

@@ -39,6 +39,9 @@ THREADS_MAX = 64
 """How many threads are remembered; of others, unchanged messages are serialised again."""
 TRIES_MAX = 100
 
+LANGGRAPH = "langgraph"
+"""Begins the key of the Takeback thread that has the calls of a LangGraph thread."""
+
 _COUNTERS = "counters_since_delta_snapshot"
 """What LangGraph notes about channels whose value is made of the writes since an earlier checkpoint."""
 
@@ -266,7 +269,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
                 f"thread {thread_id} has no checkpoint {checkpoint_id or 'without an id'}; nothing was taken back",
                 hint="`graph.get_state_history(config)` lists the checkpoints of a thread",
             )
-        thread = self.workspace.thread(key=thread_key(str(thread_id)))
+        thread = self.workspace.thread(key=f"{LANGGRAPH}/{thread_id}")
         # A call is made by a step that began at a checkpoint. Ids of checkpoints are in the order of time.
         first = next((action for action in thread.actions() if action.ref >= checkpoint_id), None)
         report = thread.rollback(to=first or thread.checkpoint(f"before going back to {checkpoint_id}"))
@@ -356,11 +359,6 @@ class OpenSaver:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await asyncio.to_thread(self.__exit__, kind, error, trace)
-
-
-def thread_key(thread_id: str) -> str:
-    """Return the key of the Takeback thread that has the calls of a LangGraph thread."""
-    return f"langgraph/{thread_id}"
 
 
 def _where(config: RunnableConfig) -> tuple[str, str, str]:
