@@ -67,6 +67,28 @@ def test_a_kept_shell_is_branded_with_its_agent(started: Started) -> None:
     assert [processes._brand_of(pid) for pid in (agent.pid, *kept)] == [brand, brand]
 
 
+@pytest.mark.parametrize("sign", ["brand", "token"])
+def test_what_one_started_before_it_ended_is_found_though_it_was_not_listed(sign: str) -> None:
+    """Whoever detaches ends at any moment, also between the listing of all processes and the look at each."""
+    brand, token = processes.new_brand(), "w1:a1"
+    processes.put_brand(processes.this_process(), brand)
+    with subprocess.Popen(
+        ["sh", "-c", "echo; read go; sleep 600 > /dev/null & echo $!"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {processes.VARIABLE: token},
+    ) as shell:
+        assert shell.stdout is not None and shell.stdout.readline() == b"\n"
+        table = processes.ProcessTable()
+        left = int(shell.communicate(b"go\n")[0])
+    try:
+        # A process has no readable environment while it becomes another program.
+        wait_for(lambda: processes.read_of(left, "cmdline").startswith(b"sleep"))
+        assert left in (table.branded({brand}) if sign == "brand" else table.with_token(token))
+    finally:
+        os.kill(left, signal.SIGKILL)
+
+
 def test_one_that_has_ended_is_not_taken_for_another_with_its_number(started: Started) -> None:
     process = started()
     other = Process(process.pid, "1", process.boot, process.host)

@@ -9,7 +9,7 @@ import platform
 import resource
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -185,21 +185,16 @@ def _children(pid: int) -> list[int]:
 
 
 class ProcessTable:
-    """The processes of this machine at one moment, or those started after a count. Each is read once."""
+    """The processes of this machine, or those started after a count. Each is read once."""
 
     def __init__(self, after: Count | None = None) -> None:
         self._seen: dict[int, tuple[int, str]] = {}
         self._others: dict[int, tuple[int, str]] = {}
+        self._listed: set[int] = set()
         if after and (count().ever - after.ever) * 2 > _pid_max():
             after = None  # pids may have been reused meanwhile
-        known: set[int] = set()
-        for _ in range(PASSES_MAX):
-            # A process that has ended since it was listed may have started another one that was not listed.
-            new = _listing(after) - known
-            if not new:
-                break
-            known |= new
-            self._seen |= {pid: found for pid in new if (found := _parent_and_start(pid))}
+        self._after = after
+        self._list_new()
 
     def pids(self) -> set[int]:
         return set(self._seen)
@@ -207,7 +202,8 @@ class ProcessTable:
     def with_token(self, token: str) -> set[int]:
         """Return the processes with this action's token in their environment, whatever their parent is now."""
         wanted = f"{VARIABLE}={token}".encode()
-        return {pid for pid in self._seen if wanted in _read(f"/proc/{pid}/environ").split(b"\0")}
+        found = self._of_each(lambda pid: wanted in _read(f"/proc/{pid}/environ").split(b"\0"))
+        return {pid for pid, has_token in found.items() if has_token}
 
     def branded(self, brands: AbstractSet[int]) -> set[int]:
         """Return the processes with one of these brands, or with a forged one. None can be older than its brand.
@@ -217,8 +213,7 @@ class ProcessTable:
         if not brands:
             return set()
         oldest_ns = BRANDS_BEGIN - max(brands) - TICK_NS
-        young = [pid for pid, (_, began) in self._seen.items() if int(began) * TICK_NS >= oldest_ns]
-        found = {pid: _brand_of(pid) for pid in young}
+        found = self._of_each(_brand_of, oldest_ns)
         lowest = new_brand()  # computed last: all real brands are higher
         return {pid for pid, brand in found.items() if brand in brands or 0 <= brand < lowest}
 
@@ -234,6 +229,27 @@ class ProcessTable:
     def below(self, process: Process | None) -> set[int]:
         """Return a process and its descendants; empty if it has ended."""
         return self.with_offspring(self.alive([process] if process else []))
+
+    def _list_new(self) -> None:
+        for _ in range(PASSES_MAX):
+            # A process that has ended since it was listed may have started another one that was not listed.
+            new = _listing(self._after) - self._listed
+            if not new:
+                break
+            self._listed |= new
+            self._seen |= {pid: found for pid in new if (found := _parent_and_start(pid))}
+
+    def _of_each(self, read: Callable[[int], int], oldest_ns: int = 0) -> dict[int, int]:
+        """Read something of each process that is not older, also of those started while others were being read."""
+        found: dict[int, int] = {}
+        for _ in range(PASSES_MAX):
+            young = {pid for pid, (_, began) in self._seen.items() if int(began) * TICK_NS >= oldest_ns}
+            new = young - found.keys()
+            if not new:
+                break
+            found |= {pid: read(pid) for pid in new}
+            self._list_new()
+        return found
 
     def _entry(self, pid: int) -> tuple[int, str]:
         """Return parent and start of a process, even of one that is not in this table."""
