@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import bound, wait_for
+from tests.cli.processes import bound, until, wait_for
 
 from .cli import Workspace, items
 
@@ -74,8 +74,10 @@ def test_what_the_agent_closed_is_opened_for_the_undo(world: Workspace) -> None:
 
 def test_what_a_process_that_lives_on_does_there_is_in_doubt(world: Workspace) -> None:
     other = world.root.parent / "other"
-    world.agent("(sleep 0.7; echo late >> ../other/a) >&- 2>&- & echo $! > pid")
+    later = until("$(echo ../go)")
+    world.agent(f"({later}; echo late >> ../other/a) >&- 2>&- & echo $! > pid")
     assert (other / "a").read_text() == "a\n"
+    (world.root.parent / "go").touch()
     wait_for(lambda: (other / "a").read_text() != "a\n")
     process = Path(f"/proc/{world.read('pid').strip()}")
     wait_for(lambda: not process.exists())
