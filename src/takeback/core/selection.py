@@ -108,11 +108,11 @@ def of_ids(
 def inside(history: History, actions: Iterable[str]) -> list[str]:
     """Return these actions with all actions inside them, in whichever run."""
     chosen = dict.fromkeys(actions)
-    found: set[str] = set()
+    found: list[str] = []
     outer = list(chosen)
-    while outer:
-        outer = [id for each in outer for id in history.inside(each) if id not in chosen and id not in found]
-        found.update(outer)
+    while outer:  # an action is inside one other at most, so none is found twice
+        outer = [id for each in outer for id in history.inside(each) if id not in chosen]
+        found += outer
     return [*chosen, *sorted(found, key=ids.seq_of)]
 
 
