@@ -56,10 +56,11 @@ def test_an_action_stands_for_what_happened_inside_of_it_too() -> None:
 def test_what_happened_inside_of_an_action_is_in_the_order_of_its_beginning() -> None:
     story = Story()
     outer = story.tell(e.ActionBegan("tool", e.Effect.NONE)).id
-    inner = [story.tell(e.ActionBegan("tool", e.Effect.NONE, parent=outer)).id for _ in range(20)]
-    deep = story.tell(e.ActionBegan("tool", e.Effect.NONE, parent=inner[0])).id
-    assert select.inside(story.history, [outer]) == [outer, *inner, deep]
-    assert select.inside(story.history, [deep, outer]) == [deep, outer, *inner]
+    first = story.tell(e.ActionBegan("tool", e.Effect.NONE, parent=outer)).id
+    deep = story.tell(e.ActionBegan("tool", e.Effect.NONE, parent=first)).id
+    later = [story.tell(e.ActionBegan("tool", e.Effect.NONE, parent=outer)).id for _ in range(20)]
+    assert select.inside(story.history, [outer]) == [outer, first, deep, *later]
+    assert select.inside(story.history, [deep, outer]) == [deep, outer, first, *later]
 
 
 def test_what_one_agent_did() -> None:
@@ -281,6 +282,13 @@ def test_after_a_checkpoint() -> None:
     )
     with pytest.raises(UsageError, match="no checkpoint c99"):
         select.after(story.history, "c99")
+
+
+def test_what_was_done_after_a_checkpoint_is_in_the_order_of_its_beginning() -> None:
+    story = Story()
+    checkpoint = story.tell(e.CheckpointTaken("here")).id
+    later = tuple(story.act({f"f{number}": "1"}) for number in range(20))
+    assert select.after(story.history, checkpoint).actions == later
 
 
 def test_what_happened_outside_is_not_taken_back() -> None:
