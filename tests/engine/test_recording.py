@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from takeback.core.events import Effect
 from takeback.core.leases import Holder
 from takeback.errors import RefusedError
+from takeback.system import processes
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
 from tests.runs import kill
@@ -108,3 +111,22 @@ def test_a_command_is_foreseen(tb: Workspace) -> None:
         pass
     effects = [getattr(tb.history.actions[one].began, "effect", None) for one in (id, other)]
     assert effects == [Effect.IRREVERSIBLE, Effect.RESTORABLE]
+
+
+@pytest.mark.parametrize("begin", [Workspace.recording, Workspace.run])
+def test_the_thread_of_a_block_does_not_count_as_started_in_it(
+    tb: Workspace, monkeypatch: pytest.MonkeyPatch, begin: Callable[..., AbstractContextManager[object]]
+) -> None:
+    """Otherwise every process of the machine would be looked at when the block ends."""
+    before = set(threading.enumerate())
+    started_at_count: list[int] = []
+
+    def count(real: Callable[[], processes.Count] = processes.count) -> processes.Count:
+        started_at_count.append(len(set(threading.enumerate()) - before))
+        return real()
+
+    monkeypatch.setattr(processes, "count", count)
+    with begin(tb, "agent"):
+        in_block = len(set(threading.enumerate()) - before)
+    assert started_at_count[0] == in_block == 1
+    assert set(threading.enumerate()) == before

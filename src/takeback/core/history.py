@@ -278,13 +278,13 @@ class History(WhatStands):
 
     def calls_of(self, run: str, key: str) -> list[str]:
         """Return the calls of a run with this key: more than one where a call was taken back and made again."""
-        seqs = self.postings.seqs(named(Topic.CALL_KEY, run, key))
+        seqs = self.postings.seqs(named(Topic.CALL_KEY, run, key), run)
         found = (self.actions[ids.make(ids.ACTION, seq)] for seq in seqs)
         return [action.id for action in found if (action.stream, action.as_tool.key) == (run, key)]
 
     def times_called(self, run: str, tool: str) -> int:
         """Return how often a run has called a tool, by the name that rules have for it."""
-        return self.postings.size(named(Topic.CALLED, run, tool))
+        return self.postings.size(named(Topic.CALLED, run, tool), run)
 
     def brands_of(self, run: str, after: int) -> set[int]:
         """Return the brands that actions of a run put on processes after a record."""

@@ -59,14 +59,15 @@ class Intents:
 
     def of_key(self, run: str, key: str) -> list[Intent]:
         """Return the intents of a run with this key, in order: more than one where one was cancelled."""
-        seqs = self._postings.seqs(named(Topic.INTENT_KEY, run, key))
+        seqs = self._postings.seqs(named(Topic.INTENT_KEY, run, key), run)
         found = (self.every[ids.make(ids.INTENT, seq)] for seq in seqs)
         return [intent for intent in found if (intent.run, intent.key) == (run, key)]
 
     def held(self, run: str, step: str | None = None) -> list[Intent]:
         """Return what a run still holds; or what is released with one of its steps, by the step's name."""
-        left = set(self._postings.seqs(numbered(Topic.LEFT, run)))
-        seqs = [seq for seq in self._postings.seqs(numbered(Topic.HELD, run)) if seq not in left]
+        seqs = self._postings.seqs(numbered(Topic.HELD, run), run)
+        left = set(self._postings.seqs(numbered(Topic.LEFT, run), run)) if seqs else set()
+        seqs = [seq for seq in seqs if seq not in left]
         here = {seq: found for seq in seqs if (found := self.every.at_hand.get(ids.make(ids.INTENT, seq)))}
         gone = [seq for seq in seqs if seq not in here]
         for at in range(0, len(gone), AT_ONCE):

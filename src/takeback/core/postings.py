@@ -178,6 +178,8 @@ class Postings:
         self.since: dict[int, list[int]] = {}
         self.counts: dict[int, int] = {}
         """The number of postings under each key that `every` made."""
+        self._asked: tuple[int, int, list[int]] = (0, 0, [])
+        """The key that the index was asked for last, how far it went, and the answer."""
 
     def post(self, key: int, seq: int) -> None:
         if not key & _NUMBER:
@@ -188,10 +190,23 @@ class Postings:
         else:
             found.append(seq)
 
-    def seqs(self, key: int) -> list[int]:
-        """Return the records of a topic, in order."""
+    def seqs(self, key: int, of_run: str = "") -> list[int]:
+        """Return the records of a topic, in order. All of them are `of_run`, if it is given."""
         since = self.since.get(key, ())
-        return [*self._known(index.seqs(key)), *since] if (index := self._earlier) else list(since)
+        return [*self._indexed(key), *since] if self._reaches(of_run) else list(since)
+
+    def _indexed(self, key: int) -> list[int]:
+        """Return what the index has. The last answer is kept: a call is looked for, and then it begins."""
+        asked, position, found = self._asked
+        if (asked, position) != (key, self.position):
+            position = self.position
+            found = [seq for seq in self.index.seqs(key) if seq <= position] if self.index else []
+            self._asked = key, position, found
+        return found
+
+    def _reaches(self, run: str) -> bool:
+        """Return whether the index goes so far that it may have records of this run, or any at all."""
+        return bool(self.position) and (not ids.is_id(run) or ids.seq_of(run) <= self.position)
 
     def after(self, key: int, seq: int = 0) -> Iterator[int]:
         """Yield the records of a topic that come after a record, in order; none that is posted from now on."""
@@ -201,9 +216,10 @@ class Postings:
         earlier = index.after(key, seq) if index else iter(())
         return chain(takewhile(lambda at: at <= position, earlier), since)
 
-    def size(self, key: int) -> int:
-        """Return how many records a topic has."""
-        earlier = index.size(key, self.position) if (index := self._earlier) else 0
+    def size(self, key: int, of_run: str = "") -> int:
+        """Return how many records a topic has; `of_run` as in `seqs`."""
+        index = self.index if self._reaches(of_run) else None
+        earlier = index.size(key, self.position) if index else 0
         return earlier + len(self.since.get(key, ()))
 
     def newest(self, key: int) -> Iterator[int]:

@@ -36,8 +36,8 @@ def place(agent: str, home: Path) -> Path:
 
 def all_of_user() -> list[Path]:
     """Return every such file, and the others that can switch hooks off."""
-    found = []
+    found, home = [], environment.home_folder()
     for agent in HOOKS:
-        hooks = place(agent, environment.home_folder())
+        hooks = place(agent, home)
         found += [hooks, *(hooks.parent / name for name in BESIDE.get(agent, ()))]
     return found

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
@@ -89,7 +90,13 @@ def _followed(named: str) -> Path:
 
 def witness_folder() -> Path:
     """Return the folder that lists which workspaces have a history. It is kept apart from the history itself."""
-    return platformdirs.user_data_path("takeback") / "witness"
+    return _data_folder(os.environ.get("XDG_DATA_HOME"), os.environ.get("HOME")) / "witness"
+
+
+@cache
+def _data_folder(_named: str | None, _home: str | None) -> Path:
+    """Return the folder for data. It follows from these variables, and takes long to find."""
+    return platformdirs.user_data_path("takeback")
 
 
 def names_state_home() -> bool:

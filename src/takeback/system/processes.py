@@ -8,7 +8,7 @@ import os
 import platform
 import resource
 import time
-from collections import deque
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
@@ -35,7 +35,8 @@ PASSES_MAX = 20
 READ_BYTES = 1 << 16
 OWN_BRANDS_MAX = 4096
 
-_own_brands: deque[int] = deque(maxlen=OWN_BRANDS_MAX)
+_own_brands: list[int] = []
+"""The latest is the lowest, and so the first."""
 
 
 def this_process() -> Process:
@@ -95,7 +96,7 @@ def new_brand() -> int:
 
 def own_brands(since: int) -> set[int]:
     """Return the brands that this process has had, from this one on."""
-    return {brand for brand in _own_brands if brand <= since}
+    return set(_own_brands[: bisect_right(_own_brands, since)])
 
 
 class Count(NamedTuple):
@@ -153,7 +154,8 @@ def put_brand(process: Process, brand: int) -> None:
     if not is_alive(process):
         return
     if process.pid == os.getpid():
-        _own_brands.append(brand)
+        insort(_own_brands, brand)
+        del _own_brands[OWN_BRANDS_MAX:]
     # An agent may keep a shell, and what that starts belongs to the call. What our own program started before
     # does not, nor do orphans below process 1.
     below = _below(process.pid) if process.pid not in (1, os.getpid()) else []

@@ -66,8 +66,10 @@ class Lost(msgspec.Struct, frozen=True):
 def lost(state: Path, root: Path, journal: Journal | None) -> Lost | None:
     """Return the history that this directory had before, if the journal is not that one."""
     known = _known(state, root)
-    if known is None:
-        return None
+    return _missing(known, state, root, journal) if known else None
+
+
+def _missing(known: Witness, state: Path, root: Path, journal: Journal | None) -> Lost | None:
     try:
         first = journal.get(1) if journal else None
     except CorruptionError:
@@ -92,16 +94,21 @@ def note_head(state: Path, root: Path, journal: Journal) -> None:
     if known is None:
         return
     now = journal.durable_head()
-    if now.count > known.count and lost(state, root, journal) is None:
+    if now.count > known.count and _missing(known, state, root, journal) is None:
         remember(msgspec.structs.replace(known, count=now.count, head=now.digest))
 
 
-def register(state: Path, root: Path, journal: Journal, *, anew: bool = False) -> None:
-    """Note the history of a workspace apart from its state. A lost one stays noted until a human starts `anew`."""
-    known = None if anew else _known(state, root)
-    first = None if known or _is_shared(state) else journal.get(1)
+def register(state: Path, root: Path, journal: Journal, *, anew: bool = False) -> Lost | None:
+    """Note the history of a workspace apart from its state. Return the history that is noted there and lost.
+
+    A lost one stays noted until a human starts `anew`.
+    """
+    if known := None if anew else _known(state, root):
+        return _missing(known, state, root, journal)
+    first = None if _is_shared(state) else journal.get(1)
     if first is not None:
         remember(witness.made(root, state, identity(root), first.digest, first.at_us))
+    return None
 
 
 def _is_shared(state: Path) -> bool:

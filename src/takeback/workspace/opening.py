@@ -86,10 +86,10 @@ def open_workspace(
     is_new = not journal.head().count
     if is_new:
         _begin(journal, path, state)
-    opened = _told(Workspace(path, state, journal, watching=watching, progress=progress))
+    opened = Workspace(path, state, journal, watching=watching, progress=progress)
+    _tell(opened, lost_history.register(state, path, journal))
     # Load all parts now: an upgrade of the package while this process works must not mix two versions.
     _ = opened.parts
-    lost_history.register(state, path, journal)
     kept = location.read(state)
     if is_new and kept and kept.store:
         # Otherwise a mistyped name would look like a lost history.
@@ -153,14 +153,17 @@ def find_workspace(
     registry = Registry(home or environment.state_home())
     root = find_root(start, registry)
     state = find_state(root, registry)
-    return _told(Workspace(root, state, journal_of(state), progress=progress)) if state else None
-
-
-def _told(opened: Workspace) -> Workspace:
-    """Return this workspace, with a notice if the history that it had before is gone."""
-    if gone := opened.lost:
-        opened.notices.append(f"{gone}; {gone.hint}")
+    if state is None:
+        return None
+    opened = Workspace(root, state, journal_of(state), progress=progress)
+    _tell(opened, opened.lost)
     return opened
+
+
+def _tell(opened: Workspace, gone: Lost | None) -> None:
+    """Add a notice if the history that the workspace had before is gone."""
+    if gone:
+        opened.notices.append(f"{gone}; {gone.hint}")
 
 
 def lost_at(start: str | os.PathLike[str] = ".") -> Lost | None:

@@ -273,7 +273,7 @@ class Rollbacks:
         kept = {item.target for item in plan.items if item.do in (Do.KEEP, Do.CONFLICT)}
         for name, resource in self.tracker.resources.items():
             planned = {i.target: i for i in plan.items if i.changes_something and i.target.resource == name}
-            every = rollback_items.swaps_of(plan.swaps, plan.on_conflict)
+            every = rollback_items.swaps_of(plan.swaps, plan.on_conflict) if planned else ()
             swaps = [rollback_items.as_whose(s, self.ledger.history) for s in every if s.target in planned]
             foreseen = resource.foresee(swaps, kept)
             otherwise = {

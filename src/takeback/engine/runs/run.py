@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from types import TracebackType
 from typing import Any
@@ -176,10 +176,8 @@ class Run(Actions, AlsoAsync["Run"]):
 
     def _start(self, generation: int) -> None:
         began = msgspec.structs.replace(self.options.began, generation=generation)
-        with self._parts.file.begun(generation):
-            self._context.body = self._tracker.begin(self._as_body(), before=[began])
+        self._begin_body(generation, [began])
         self._context.id = self._ledger.history.actions[self._context.body].stream
-        self._context.beat.add(self._context.body)
 
     def _start_again(self, earlier: Recorded) -> None:
         self._context.id = earlier.id
@@ -190,11 +188,18 @@ class Run(Actions, AlsoAsync["Run"]):
             if step.life is Life.OPEN
         ]
         before: list[e.Event] = [e.RunResumed(self.options.began.actor), *stopped]
-        body = self._as_body()
-        with self._parts.file.begun(earlier.began.generation):
-            self._context.body = self._tracker.begin(body, stream=self.id, before=before)
-        self._context.beat.add(self._context.body)
+        self._begin_body(earlier.began.generation, before, stream=self.id)
         take_back(self._parts.rollbacks, self._ledger.history, self.id)
+
+    def _begin_body(self, generation: int, before: Sequence[e.Event], stream: str = "") -> None:
+        self._context.beat.start()
+        try:
+            with self._parts.file.begun(generation):
+                self._context.body = self._tracker.begin(self._as_body(), stream=stream, before=before)
+        except BaseException:
+            self._context.beat.stop()
+            raise
+        self._context.beat.add(self._context.body)
 
     def _as_body(self) -> e.ActionBegan:
         """Return the action for what the run does outside its steps. It is open as long as the run."""

@@ -298,14 +298,21 @@ class Commands:
         After the block the list holds what was changed although others have it locked. If this process dies in the
         block, signs of life prove which changes belong to the action.
         """
-        with self._tracker.lock.held():
-            self._ready()
-            if plan:
-                id = self._begin(plan, ref=ref)
-            else:
-                id = self._tracker.begin_single(name, actor=actor, parent=self._parent(), ref=ref, tool=tool)
-        trespasses: list[Trespass] = []
         beat = Heartbeat(self._tracker.life, LIFE_S)
+        beat.start()
+        try:
+            with self._tracker.lock.held():
+                self._ready()
+                if plan:
+                    id = self._begin(plan, ref=ref)
+                else:
+                    id = self._tracker.begin_single(
+                        name, actor=actor, parent=self._parent(), ref=ref, tool=tool
+                    )
+        except BaseException:
+            beat.stop()
+            raise
+        trespasses: list[Trespass] = []
         beat.add(id)
         try:
             yield id, trespasses

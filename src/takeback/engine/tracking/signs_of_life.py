@@ -69,12 +69,16 @@ class Heartbeat:
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def add(self, id: str) -> None:
-        self._signs.show(id)
-        self._ids.add(id)
+    def start(self) -> None:
+        """Start the thread. Before an action begins: its end then tells from the count that nothing was started."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._beat, name="takeback-life", daemon=True)
             self._thread.start()
+
+    def add(self, id: str) -> None:
+        self._signs.show(id)
+        self._ids.add(id)
+        self.start()
 
     def remove(self, id: str) -> None:
         self._ids.discard(id)

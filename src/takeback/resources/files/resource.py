@@ -326,7 +326,7 @@ class Files:
             calm(self._place, self._observer.known, tree_of(since.state), swaps, self._get)
         for target, why in rescued.written.items():
             results[target] = msgspec.structs.replace(results[target], why=results[target].why or why)
-        opened = {swap.target for swap in swaps if _opens(entry_of(swap.present), entry_of(swap.goal))}
+        opened = {swap.target for swap in swaps if _opens(swap)}
         return [msgspec.structs.replace(results[swap.target], opened=swap.target in opened) for swap in swaps]
 
     def _restore(self, works: list[PathRestore], rollback: str) -> None:
@@ -395,9 +395,11 @@ def file_text(contents: Contents, version: Version) -> bytes | None:
     return entry.content if entry.kind == LINK else contents.read(entry.content, entry.size)
 
 
-def _opens(present: FileEntry | None, goal: FileEntry | None) -> bool:
+def _opens(swap: Swap) -> bool:
     """Return whether a folder gets back the rights that it had: it may have been closed to us meanwhile."""
-    if present is None or goal is None or not present.kind == goal.kind == FOLDER:
+    goal = entry_of(swap.goal)
+    present = entry_of(swap.present) if goal is not None and goal.kind == FOLDER else None
+    if present is None or goal is None or present.kind != FOLDER:
         return False
     return (present.mode, present.uid, present.gid) != (goal.mode, goal.uid, goal.gid)
 

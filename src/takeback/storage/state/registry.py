@@ -12,8 +12,8 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
 from pathlib import Path
 
 import msgspec
@@ -174,11 +174,17 @@ class _Handle(ctypes.Structure):
     )
 
 
+@cache
+def _name_to_handle_at() -> Callable[..., int]:
+    """Return the function of libc. Raise AttributeError if there is none."""
+    return ctypes.CDLL(None, use_errno=True).name_to_handle_at
+
+
 def identity(path: Path) -> str:
     """Return device and handle of a directory; empty if it does not exist or the file system has no handles."""
     try:
         device = os.stat(path).st_dev
-        ask = ctypes.CDLL(None, use_errno=True).name_to_handle_at
+        ask = _name_to_handle_at()
     except (OSError, AttributeError):
         return ""
     handle, mount = _Handle(size=_HANDLE_BYTES), ctypes.c_int()

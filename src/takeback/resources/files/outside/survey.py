@@ -80,21 +80,22 @@ class OutsideSurveyor:
         stated: dict[str, None] = {}
         whole = {os.path.normpath(path_of(place).removesuffix(KIN)) for place in known}
         self._limits, self._others = self._limits_now(), {*self._claimed_now(), *whole}
-        left, guarding = _Left(self._limits), self._guarding_now()
-        for reached in named:
-            for called, places in self._places(reached):
-                if guards := [one for one in guarding if _means(reached, called, one)]:
-                    held[f"an agent can switch off its own protection in {text_of(guards[0])}"] = None
-                try:
-                    new = [place for place in places if not _is_in(place, found)]
-                    closed = self._take(new, reached, left)
-                except NotCaptured as why:
-                    sure = self._limits.capture and not reached.perhaps and not _is_let_pass(reached)
-                    serious = sure or isinstance(why, Forbidden)
-                    (missed if serious else stated)[f"{text_of(called)} was not captured: {why}"] = None
-                    continue
-                found |= dict.fromkeys(new)
-                missed |= {f"{text_of(path)} was not captured: it cannot be read": None for path in closed}
+        outside = [(reached, *one) for reached in named for one in self._places(reached)]
+        # Most actions name nothing outside, and these files take long to find.
+        left, guarding = _Left(self._limits), self._guarding_now() if outside else ()
+        for reached, called, places in outside:
+            if guards := [one for one in guarding if _means(reached, called, one)]:
+                held[f"an agent can switch off its own protection in {text_of(guards[0])}"] = None
+            try:
+                new = [place for place in places if not _is_in(place, found)]
+                closed = self._take(new, reached, left)
+            except NotCaptured as why:
+                sure = self._limits.capture and not reached.perhaps and not _is_let_pass(reached)
+                serious = sure or isinstance(why, Forbidden)
+                (missed if serious else stated)[f"{text_of(called)} was not captured: {why}"] = None
+                continue
+            found |= dict.fromkeys(new)
+            missed |= {f"{text_of(path)} was not captured: it cannot be read": None for path in closed}
         places = [place for place in found if not _is_in(os.path.dirname(place), found)]
         return Survey(tuple(map(text_of, sorted(places))), tuple(missed | held), tuple(stated))
 

@@ -230,19 +230,24 @@ class FileRestorer:
     def _let_out_written(self, staging: Staging, work: PathRestore, name: bytes) -> None:
         # Check this first: a file that no one can write to any more stays as it is found after that.
         is_open = staging.is_open_to_others(name)
-        if not self._is_still(staging, work, name):
+        if not self._is_still(staging, work, name, asked=True):
             visible = staging.let_out(name, work.path)
             work.why = f"a program was still writing to it; that is kept as {visible}"
         elif is_open:
             work.why = staging.let_out_open(name, work.path)
 
-    def _is_still(self, staging: Staging, work: PathRestore, name: bytes) -> bool:
-        """Return True if what came out is what we meant to replace. Also detects writes that change no time."""
+    def _is_still(self, staging: Staging, work: PathRestore, name: bytes, *, asked: bool = False) -> bool:
+        """Return True if what came out is what we meant to replace. Also detects writes that change no time.
+
+        `asked` means that the caller has just asked whether a program has it open.
+        """
         if not self._is_ours(staging.fd, name, work.key):
             return False
         if work.present is None or work.present.kind != FILE:
             return True
-        if not staging.is_open_to_others(name) and name not in staging.were_open:
+        if not asked:
+            staging.is_open_to_others(name)
+        if name not in staging.were_open:
             return True
         try:
             fd = os.open(name, FILE_FLAGS, dir_fd=staging.fd)
