@@ -23,7 +23,7 @@ from takeback.core.codec import path_of
 from takeback.core.record import Record, contents_named
 from takeback.core.selection import Filter
 from takeback.engine import prune
-from takeback.engine.rollback.paths import at_paths, path_filter
+from takeback.engine.rollback.paths import AtPaths, at_paths, path_filter
 from takeback.errors import BackendError, ContentGone, RefusedError, UsageError
 from takeback.ports.content import StoredContent
 from takeback.settings import environment
@@ -103,6 +103,11 @@ class Forgetting:
         `shared` are other paths that may lose content, because they have the same; None stands for all.
         """
         chosen, parts = self._filter(paths), self._parts
+        if shared is not None and chosen.is_everything:
+            raise RefusedError(
+                "all stored content of every file of the workspace would be removed. Nothing was forgotten",
+                hint="if you mean that: takeback forget --yes PATH…",
+            )
         with parts.lock.held():
             parts.recover()
             # Until the next look, nothing else could take the changes of a running action back.
@@ -165,7 +170,7 @@ class Forgetting:
 
     # Finding
 
-    def _filter(self, paths: Collection[str]) -> Filter:
+    def _filter(self, paths: Collection[str]) -> AtPaths:
         if not paths:
             raise UsageError("name the paths whose content is to be forgotten; nothing was changed")
         for path in paths:
