@@ -71,10 +71,27 @@ def test_what_the_journal_itself_quotes_is_named(world: Workspace) -> None:
     assert "does not rewrite it" in world.do("forget", "env", "--yes").stdout
 
 
-@pytest.mark.parametrize("words", [[], ["--workspace", "env"], ["never-there"]])
+@pytest.mark.parametrize("words", [[], ["--workspace", "env"], ["never-there"], [""], ["--yes", "env", ""]])
 def test_wrong_words(world: Workspace, words: list[str]) -> None:
     world.do("forget", *words, code=2)
     assert found(world.home)
+
+
+def test_an_empty_path_is_never_the_whole_workspace(world: Workspace) -> None:
+    """In a script, `"$FILE"` is empty where FILE is not set."""
+    for words in (["undo", "--path", ""], ["restore", "c2", "--path", ""]):
+        refused = world.do(*words, code=2)
+        assert "an empty path" in refused.stderr and world.read("a") == "new\n"
+
+
+def test_all_content_goes_only_after_a_question(world: Workspace) -> None:
+    for path in (".", str(world.root)):
+        refused = world.do("forget", path, code=3)
+        assert "every file of the workspace" in refused.stderr and "--yes" in refused.stderr
+    assert found(world.home)
+    world.do("forget", "--preview", ".")
+    world.do("forget", "--yes", ".")
+    assert found(world.home) == []
 
 
 def test_an_agent_forgets_nothing(world: Workspace) -> None:

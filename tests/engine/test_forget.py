@@ -19,6 +19,7 @@ from takeback.workspace.opening import open_workspace
 from takeback.workspace.parts import FORGOTTEN
 from takeback.workspace.workspace import Workspace
 
+from . import remote
 from .conftest import Desk
 
 SECRET = "hunter2-SECRET-0815"
@@ -210,6 +211,36 @@ def test_what_calls_were_given_about_it_goes_too(desk: Desk) -> None:
     assert all(not name.endswith("pack") and " at " not in name for name in left), left
     assert bool(left) == bool(done.quoted)
     assert wholly_sound(desk.tb)
+
+
+def test_what_waits_or_can_be_taken_back_loses_its_arguments_only_if_that_is_allowed(desk: Desk) -> None:
+    """An argument that is spelled like the path need not have to do with it."""
+    desk.human("main", SECRET)
+    desk.tb.save()
+    with desk.tb.run("release") as run:
+        run.call(remote.book, "main", token="hidden-from-the-journal")
+        run.defer(remote.login, "main", password="hidden-as-well", key="build")
+    (call,) = [id for id, action in desk.tb.history.actions.items() if action.name == "book"]
+    (intent,) = desk.tb.history.intents.every
+    (desk.root / "main").unlink()
+    before = desk.tb.history.seq
+    with pytest.raises(RefusedError, match=f"{call}, {intent} ") as refused:
+        desk.tb.forget("main")
+    assert "Nothing was forgotten" in refused.value.message and desk.tb.history.seq == before
+    assert desk.tb.forget("main", preview=True).needed == (call, intent)
+    done = desk.tb.forget("main", shared=True)
+    assert done.done and done.needed == (call, intent)
+
+
+def test_what_was_taken_back_needs_no_arguments(desk: Desk) -> None:
+    desk.human("main", SECRET)
+    desk.tb.save()
+    with desk.tb.run("release") as run:
+        run.call(remote.book, "main", token="hidden-from-the-journal")
+        run.defer(remote.login, "main", password="hidden-as-well", key="build")
+    desk.tb.undo(run.id)
+    done = desk.tb.forget("main")
+    assert done.done and done.calls == 2 and done.needed == ()
 
 
 def test_only_a_human_while_nothing_is_at_work(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -129,6 +130,16 @@ def garbled_seal(folder: Path) -> None:
     (folder / SEAL).write_bytes(b"{")
 
 
+def with_a_seal_beyond_numbers(folder: Path) -> None:
+    seal = msgspec.json.decode((folder / SEAL).read_bytes())
+    (folder / SEAL).write_text(json.dumps(seal | {"position": 2**63}))
+
+
+def with_a_seal_that_never_ends(folder: Path) -> None:
+    (folder / SEAL).unlink()
+    os.mkfifo(folder / SEAL)
+
+
 def copied(folder: Path) -> None:
     shutil.copy2(folder / DATABASE, folder / "copy")
     os.replace(folder / "copy", folder / DATABASE)
@@ -136,7 +147,18 @@ def copied(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "spoil",
-    [edited, edited_in_secret, truncated, of_another, newer, unsealed, garbled_seal, copied],
+    [
+        edited,
+        edited_in_secret,
+        truncated,
+        of_another,
+        newer,
+        unsealed,
+        garbled_seal,
+        with_a_seal_beyond_numbers,
+        with_a_seal_that_never_ends,
+        copied,
+    ],
 )
 def test_one_that_does_not_fit_is_made_again_and_named(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     journal = SqliteJournal(tmp_path / "journal.db")

@@ -20,10 +20,12 @@ from takeback.core import events as e
 from takeback.core import folds
 from takeback.core.change import Target
 from takeback.core.codec import path_of
+from takeback.core.intents import GONE, IntentDeferred, IntentState
+from takeback.core.lifecycle import Life
 from takeback.core.record import Record, contents_named
 from takeback.core.selection import Filter
 from takeback.engine import prune
-from takeback.engine.rollback.paths import at_paths, path_filter
+from takeback.engine.rollback.paths import AtPaths, at_paths, path_filter
 from takeback.errors import BackendError, ContentGone, RefusedError, UsageError
 from takeback.ports.content import StoredContent
 from takeback.settings import environment
@@ -36,6 +38,8 @@ from takeback.workspace.refusal import refuse_busy_actions
 QUOTE_BYTES_MIN, QUOTE_BYTES_MAX = 8, 1 << 20
 """Content of other sizes is not looked for in arguments and results of calls."""
 NAMES_MAX = 5
+SETTLED = (IntentState.DELIVERED, *GONE)
+UNFINISHED = (Life.OPEN, Life.INTERRUPTED, Life.HANDED_OVER)
 
 NOTED = crash_points.crash_point("forget-noted")
 RECORDED = crash_points.crash_point("forget-recorded")
@@ -57,6 +61,8 @@ class Forgotten(msgspec.Struct, frozen=True):
     """Other paths with some of the same content."""
     calls: int
     """How many calls had arguments or a result with this content, or about these paths."""
+    needed: tuple[str, ...]
+    """Those of them that could no longer be sent, taken back or resumed."""
     present: tuple[str, ...]
     """The paths that still have the content in the workspace. The next capture stores it again."""
     quoted: tuple[str, ...]
@@ -103,6 +109,11 @@ class Forgetting:
         `shared` are other paths that may lose content, because they have the same; None stands for all.
         """
         chosen, parts = self._filter(paths), self._parts
+        if shared is not None and chosen.is_everything:
+            raise RefusedError(
+                "all stored content of every file of the workspace would be removed. Nothing was forgotten",
+                hint="if you mean that: takeback forget --yes PATH…",
+            )
         with parts.lock.held():
             parts.recover()
             # Until the next look, nothing else could take the changes of a running action back.
@@ -149,6 +160,12 @@ class Forgetting:
                 "too. Nothing was forgotten",
                 hint="to remove it from all of them: takeback forget --yes PATH…",
             )
+        if shared is not None and (calls := self._needing(found.values)):
+            raise RefusedError(
+                f"{named(calls)} could no longer be sent, taken back or resumed: what was stored for that names a "
+                "path or quotes its content, and would be removed. Nothing was forgotten",
+                hint="`takeback show ID` shows them; to remove it all the same: takeback forget --yes PATH…",
+            )
         return found
 
     def finish(self) -> str:
@@ -165,7 +182,7 @@ class Forgetting:
 
     # Finding
 
-    def _filter(self, paths: Collection[str]) -> Filter:
+    def _filter(self, paths: Collection[str]) -> AtPaths:
         if not paths:
             raise UsageError("name the paths whose content is to be forgotten; nothing was changed")
         for path in paths:
@@ -226,6 +243,24 @@ class Forgetting:
                     values.add(name)
         return values
 
+    def _needing(self, values: Collection[bytes]) -> list[str]:
+        """Return the calls and messages that need one of these values, by their ids."""
+        found = {}
+        for record in self._parts.journal.read() if values else ():
+            full = getattr(record.event, "full", "")
+            if full and bytes.fromhex(full) in values:
+                found[_name_of(record)] = record
+        return [id for id, record in found.items() if self._is_needed(id, record)]
+
+    def _is_needed(self, id: str, record: Record) -> bool:
+        history = self._parts.history
+        if isinstance(record.event, IntentDeferred):
+            return history.intents.every[id].state not in SETTLED
+        run = history.runs.get(record.stream)
+        if run and run.life in UNFINISHED and not run.began.detached:
+            return True  # a session of an agent is not resumed from what is stored here
+        return any(entry.target.resource == "calls" for entry in history.live(id))
+
     def _texts(self, found: _Found) -> set[str]:
         """Return the forgotten contents that are text and short enough to be quoted."""
         texts = set()
@@ -249,6 +284,7 @@ class Forgetting:
             tuple(ForgottenPath(path, len(some)) for path, some in sorted(found.chosen.items())),
             tuple(ForgottenPath(path, len(some)) for path, some in sorted(found.shared.items())),
             len(found.values),
+            tuple(self._needing(found.values)),
             tuple(sorted(present)),
             tuple(self._quoted(found)),
             (self._parts.state / "git").exists(),
@@ -308,6 +344,8 @@ def named(paths: Collection[str]) -> str:
 
 
 def _name_of(record: Record) -> str:
+    if isinstance(record.event, IntentDeferred):
+        return record.id
     return folds.owner(record.event) or record.id or f"record {record.seq}"
 
 

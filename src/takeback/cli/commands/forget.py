@@ -77,6 +77,8 @@ def _show(session: CommandContext, found: Forgotten, *, err: bool = False) -> No
         _list(line, "The same content in", found.shared)
         if found.calls:
             line(f"What {plural(found.calls, 'call')} that named or quoted it got or returned.")
+    if found.needed:
+        line(f"Without it, these cannot be sent, taken back or resumed any more: {named(found.needed)}.")
     if found.present:
         line(
             f"The workspace still has it, in {named(found.present)}: the next capture stores it again. "

@@ -21,7 +21,7 @@ def path_filter(root: Path, history: History, paths: Iterable[str]) -> Filter:
     return AtPaths(wanted) if wanted else any_target
 
 
-def at_paths(root: Path, paths: Iterable[str]) -> Filter:
+def at_paths(root: Path, paths: Iterable[str]) -> AtPaths:
     """Return a filter for targets at or below these paths, whether or not anything recorded changed them."""
     return AtPaths(_relative(root, path) for path in paths)
 
@@ -31,6 +31,11 @@ class AtPaths(NarrowFilter):
 
     def __init__(self, paths: Iterable[bytes]) -> None:
         self._paths = tuple(paths)
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether one of the paths is the workspace itself."""
+        return b"." in self._paths
 
     def __call__(self, target: Target) -> bool:
         return any(_covers(path, target) for path in self._paths)
@@ -75,6 +80,9 @@ def _changed(history: History, path: bytes) -> Iterator[Target]:
 
 
 def _relative(root: Path, path: str) -> bytes:
+    if not path:
+        # A script's variable that is not set must not stand for the whole workspace.
+        raise UsageError("an empty path was given; nothing was changed", hint="for the current folder: .")
     # The folder is resolved, the name is not: the user may mean a link itself.
     folder, name = os.path.split(os.path.abspath(path))
     whole = os.path.join(os.path.realpath(folder), name)

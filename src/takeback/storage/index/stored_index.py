@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import apsw
@@ -37,6 +37,7 @@ from takeback.system.crash_points import crash_point, reach
 
 DATABASE, SEAL, LOCK = "index.db", "index.seal", "index.lock"
 FORMAT = 3
+SEAL_BYTES_MAX = 4096
 CHANGES_KEPT = 10_000
 PAGE_ROWS, PAGE_ROWS_MAX = 64, 4096
 BUSY_MS = 10_000
@@ -305,7 +306,7 @@ class IndexSeal(msgspec.Struct, frozen=True):
     """What a fitting index looks like."""
 
     format: int
-    position: int
+    position: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
     digest: str
     """The digest of the record at that position."""
     inode: int
@@ -337,7 +338,10 @@ def _stamp_of(path: Path) -> tuple[int, int, int, int] | None:
 def _read_seal(path: Path) -> IndexSeal | None:
     """Return the seal in a file; None if there is none, or one that cannot be read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=IndexSeal)
+        # Whatever stands there under that name: it is not waited for.
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            return msgspec.json.decode(file.read(SEAL_BYTES_MAX), type=IndexSeal)
     except (OSError, msgspec.DecodeError):
         return None
 
