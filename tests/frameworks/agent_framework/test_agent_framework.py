@@ -76,9 +76,9 @@ def test_what_is_special(scene: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_nothing_of_the_framework_is_imported_before_it_is_used() -> None:
-    command = [python_of("agent_framework"), "-c", LAZY]
+    command = [python_of("agent_framework"), "-W", "default", "-c", LAZY]
     done = subprocess.run(command, env=variables(), capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 and "ExperimentalWarning" not in done.stderr, done.stderr
 
 
 def test_the_example_tells_the_truth(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -41,6 +42,12 @@ UNKEPT = {"unkept": True}
 """Recorded in place of a result that cannot be stored."""
 
 Next = Callable[[], Awaitable[None]]
+
+# Only a bundle is middleware for runs, models and tools at once. The framework warns once for each process that
+# bundles may change, which is for us to follow, and not for our users.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    MiddlewareBundle([])
 
 
 class TakebackMiddleware(MiddlewareBundle):
