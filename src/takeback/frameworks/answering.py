@@ -11,13 +11,20 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import takeback
+from takeback.core import keys
+
+
+class Question(NamedTuple):
+    """What a model is asked, and where in the conversation."""
+
+    position: str
+    digest: str
 
 
 class MadeAnswer(NamedTuple):
-    """An answer that a model gave in this process, and where it belongs in the record."""
+    """An answer that a model gave in this process, and what it was asked."""
 
-    position: str
-    asked: Any
+    question: Question
     answer: Any
 
 
@@ -25,28 +32,34 @@ class _NotRecordedError(Exception):
     """The record has no answer."""
 
 
+def question(position: str, asked: Any) -> Question:
+    """Return what a model is asked at a position: JSON values, of which times and ids of runs do not count."""
+    # A digest: a conversation is long, and each call would have to look through all of it again.
+    return Question(position, keys.intent_key("asked", keys.asked(asked)))
+
+
 class AnswersWithCalls:
-    """The answers of one turn. `position` says where in the conversation a model is asked."""
+    """The answers of one turn."""
 
     def __init__(self, thread: takeback.Thread) -> None:
         self._thread = thread
         self._made: dict[str, MadeAnswer] = {}
 
-    async def recorded(self, position: str, asked: Any) -> Any:
-        """Return the recorded answer to what is asked at this position; None if there is none."""
+    async def recorded(self, asked: Question) -> Any:
+        """Return the recorded answer to a question; None if there is none."""
 
         async def make() -> Any:
             raise _NotRecordedError
 
         try:
-            with self._thread.turn(position).here():
-                return await self._thread.aanswer(asked, make)
+            with self._thread.turn(asked.position).here():
+                return await self._thread.aanswer(asked.digest, make)
         except _NotRecordedError:
             return None
 
-    def made(self, position: str, asked: Any, answer: Any, call_ids: Iterable[str]) -> None:
+    def made(self, asked: Question, answer: Any, call_ids: Iterable[str]) -> None:
         """Remember an answer, as JSON values, until one of its calls is begun."""
-        self._made.update(dict.fromkeys(call_ids, MadeAnswer(position, asked, answer)))
+        self._made.update(dict.fromkeys(call_ids, MadeAnswer(asked, answer)))
 
     async def before(self, call_id: str) -> None:
         """Record the answer that contains this call, unless it is recorded. Call it before the call is begun."""
@@ -57,6 +70,6 @@ class AnswersWithCalls:
         async def make() -> Any:
             return made.answer
 
-        with self._thread.turn(made.position).here():
-            await self._thread.aanswer(made.asked, make)
+        with self._thread.turn(made.question.position).here():
+            await self._thread.aanswer(made.question.digest, make)
         self._made.pop(call_id, None)

@@ -30,7 +30,7 @@ from agent_framework import (
 
 import takeback
 from takeback.errors import UsageError
-from takeback.frameworks.answering import AnswersWithCalls
+from takeback.frameworks.answering import AnswersWithCalls, question
 from takeback.frameworks.calling import HumanAnswer, Threads, Told
 from takeback.frameworks.session_items import SessionItems
 from takeback.workspace.workspace import Workspace
@@ -171,9 +171,9 @@ class _Questions(ChatMiddleware):
         if run is None:
             await call_next()
             return
-        asked = [_asked(message) for message in context.messages]
-        position = f"{run.turn.ref}, asked after {len(asked)}"
-        if kept := await run.answers.recorded(position, asked):
+        said = [_asked(message) for message in context.messages]
+        asked = question(f"{run.turn.ref}, asked after {len(said)}", said)
+        if kept := await run.answers.recorded(asked):
             answer = ChatResponse.from_dict(kept)
             context.result = _streamed(answer) if context.stream else answer
             return
@@ -182,7 +182,7 @@ class _Questions(ChatMiddleware):
             contents = [content for message in response.messages for content in message.contents]
             ids = [content.call_id for content in contents if content.type == "function_call"]
             if ids:
-                run.answers.made(position, asked, json.loads(json.dumps(response.to_dict())), ids)
+                run.answers.made(asked, json.loads(json.dumps(response.to_dict())), ids)
 
         if context.stream:
             context.stream_result_hooks.append(note)

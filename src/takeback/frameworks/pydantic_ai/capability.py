@@ -22,7 +22,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 import takeback
 from takeback.errors import UsageError
-from takeback.frameworks.answering import AnswersWithCalls
+from takeback.frameworks.answering import AnswersWithCalls, question
 from takeback.frameworks.calling import HumanAnswer, Threads, Told
 from takeback.frameworks.session_items import SessionItems
 from takeback.workspace.workspace import Workspace
@@ -146,22 +146,22 @@ class TakebackCapability(AbstractCapability[Any]):
     ) -> ModelResponse:
         """Ask the model, unless calls of its answer to exactly this were begun: then they come with the same ids."""
         said = _dumped(request_context.messages)
-        await asyncio.to_thread(self._note_refusals, said)
-        asked, position = _asked(said), f"{self._turn.ref}, asked after {len(said)}"
-        if kept := await self._answers.recorded(position, asked):
+        if refused := [part for part in said[-1]["parts"] if part.get("outcome") == "denied"]:
+            await asyncio.to_thread(self._note_refusals, refused)
+        asked = question(f"{self._turn.ref}, asked after {len(said)}", _asked(said))
+        if kept := await self._answers.recorded(asked):
             return ModelMessagesTypeAdapter.validate_python([kept])[0]
         response: ModelResponse = await handler(request_context)
         ids = [call.tool_call_id for call in response.tool_calls]
         if ids:
-            self._answers.made(position, asked, _dumped([response])[0], ids)
+            self._answers.made(asked, _dumped([response])[0], ids)
         return response
 
-    def _note_refusals(self, said: list[Any]) -> None:
+    def _note_refusals(self, refused: list[Any]) -> None:
         """Record refusals: pydantic-ai does not run the tool of a call that was refused, nor any hook."""
-        for part in said[-1]["parts"] if said else ():
-            if part.get("outcome") == "denied":
-                answer = HumanAnswer(granted=False, why=str(part["content"]))
-                self._threads.refuse(self._thread, part["tool_call_id"], answer)
+        for part in refused:
+            answer = HumanAnswer(granted=False, why=str(part["content"]))
+            self._threads.refuse(self._thread, part["tool_call_id"], answer)
 
     # Tools
 
