@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.toolsets import FunctionToolset
+from pydantic_core import core_schema
 
 import takeback
 from takeback.frameworks.pydantic_ai import Takeback
@@ -38,6 +40,20 @@ def calling(name: str, **args: Any) -> Any:
         return ModelResponse(parts=[ToolCallPart(name, args, f"call-{len(messages)}")])
 
     return FunctionModel(model)
+
+
+class Pattern:
+    """A type that JSON lacks."""
+
+    def __init__(self, text: str) -> None:
+        self.compiled = re.compile(text)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        given = core_schema.typed_dict_schema(
+            {"text": core_schema.typed_dict_field(core_schema.str_schema())}
+        )
+        return core_schema.no_info_after_validator_function(lambda value: cls(**value), given)
 
 
 async def a_bad_answer_does_not_come_again_for_ever() -> None:
@@ -134,6 +150,24 @@ async def going_back_into_a_turn_takes_back_its_later_calls() -> None:
         refusal = str(error)
     assert "has 3 messages, so 4 cannot be kept" in refusal
     assert undoing.go_back("1", keep=0).verdict == "clean" and os.listdir(os.environ["WORK"]) == []
+
+
+async def an_argument_that_json_lacks_is_recorded_as_it_was_given() -> None:
+    undoing = at_work()
+
+    def measure(pattern: Pattern) -> str:
+        """Measure something."""
+        return pattern.compiled.pattern
+
+    agent: Any = Agent(
+        calling("measure", pattern={"text": "a+"}),
+        tools=[Tool(measure, takes_ctx=False)],
+        capabilities=[undoing],
+    )
+    result = await agent.run("go", conversation=undoing.conversation("1"))
+    assert [part.content for part in returns(result.all_messages())] == ["a+"]
+    (action,) = undoing.workspace.thread(key="pydantic-ai/1").actions()
+    assert action.arguments == {"pattern": {"text": "a+"}}
 
 
 async def what_a_tool_returned_comes_back_as_it_was() -> None:

@@ -53,6 +53,7 @@ class TestPydanticAI(AdapterContract):
         "a_refusal_is_recorded_and_told",
         "what_a_rule_forbids_is_told_to_the_model",
         "going_back_into_a_turn_takes_back_its_later_calls",
+        "an_argument_that_json_lacks_is_recorded_as_it_was_given",
         "what_a_tool_returned_comes_back_as_it_was",
     ],
 )

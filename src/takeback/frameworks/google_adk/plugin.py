@@ -6,7 +6,9 @@ plugin it is called once. ADK's rewind leaves the world as it is; that of the pl
 
 from __future__ import annotations
 
+import asyncio
 import os
+from contextlib import nullcontext
 from typing import Any
 
 from google.adk.plugins.base_plugin import BasePlugin
@@ -78,7 +80,8 @@ class TakebackPlugin(BasePlugin):
     async def before_run_callback(self, *, invocation_context: Any) -> None:
         """Begin the turn of an invocation, or go on with it."""
         turn = self._thread(invocation_context.session).turn(invocation_context.invocation_id)
-        await turn.__aenter__()
+        # Entered in a thread: ADK's generator shares the context of whoever consumes it, in which nothing is to stay.
+        await asyncio.to_thread(turn.__enter__)
         self._turns[turn.ref] = turn
 
     async def after_run_callback(self, *, invocation_context: Any) -> None:
@@ -96,7 +99,7 @@ class TakebackPlugin(BasePlugin):
             # Another plugin or a callback kept its end from us.
             await self._ended(place, error="its end was not reported", presumed=True)
         if turn := self._turns.pop(invocation, None):
-            await turn.__aexit__(type(error) if error else None, error, None)
+            await asyncio.to_thread(turn.__exit__, type(error) if error else None, error, None)
 
     # Tools
 
@@ -104,15 +107,17 @@ class TakebackPlugin(BasePlugin):
         self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any
     ) -> dict[str, Any] | None:
         """Begin a call, or return what is recorded of it: then its tool is not called."""
-        begun = await self._threads.abegin(
-            self._thread(tool_context.session),
-            tool.name,
-            tool_args,
-            call_id=tool_context.function_call_id,
-            declared=takeback.declared(tool),
-            ref=tool_context.invocation_id,
-            answering=lambda _: _answered(tool_context.tool_confirmation),
-        )
+        turn = self._turns.get(tool_context.invocation_id)
+        with turn.here() if turn else nullcontext():
+            begun = await self._threads.abegin(
+                self._thread(tool_context.session),
+                tool.name,
+                tool_args,
+                call_id=tool_context.function_call_id,
+                declared=takeback.declared(tool),
+                ref=tool_context.invocation_id,
+                answering=lambda _: _answered(tool_context.tool_confirmation),
+            )
         if isinstance(begun, Told):
             return _told(begun, tool.name, tool_context)
         self._begun[tool_context.invocation_id, tool_context.function_call_id] = await begun.__aenter__()

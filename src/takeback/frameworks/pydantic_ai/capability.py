@@ -174,7 +174,7 @@ class TakebackCapability(AbstractCapability[Any]):
             begun = await self._threads.abegin(
                 self._thread,
                 call.tool_name,
-                to_jsonable_python(args),
+                _plain(args, call),
                 call_id=call.tool_call_id,
                 declared=_declared(ctx, call.tool_name),
                 ref=f"{self._start}/{len(ctx.messages)}",
@@ -198,6 +198,14 @@ def _first_after(thread: takeback.Thread, keep: int) -> Any:
         if int(position) >= keep:
             return action.turn if int(start) >= keep else action
     return None
+
+
+def _plain(args: dict[str, Any], call: Any) -> dict[str, Any]:
+    """Return the arguments of a call as JSON values: those of the tool or, if JSON lacks them, those of the model."""
+    try:
+        return dict(to_jsonable_python(args))
+    except PydanticSerializationError:
+        return dict(call.args_as_dict())
 
 
 def _declared(ctx: Any, name: str) -> Any:
