@@ -23,6 +23,8 @@ class Supported(NamedTuple):
 
 # The extras of pyproject.toml name the same versions.
 LANGGRAPH = (Supported("langgraph-checkpoint", (4, 3), (5,)),)
+OPENAI_AGENTS = (Supported("openai-agents", (0, 24), (0, 25)),)
+AUTOGEN = (Supported("autogen-agentchat", (0, 7, 5), (0, 8)), Supported("autogen-core", (0, 7, 5), (0, 8)))
 LANGCHAIN = (Supported("langchain", (1, 4), (2,)), *LANGGRAPH)
 
 
