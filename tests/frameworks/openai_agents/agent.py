@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from agents import Agent, Runner, RunState, SQLiteSession, function_tool
+from agents import Agent, Runner, RunState, SQLiteSession, function_tool, handoff
 
 from takeback.frameworks.openai_agents import TakebackSession, protect
 from tests.frameworks import shop
@@ -17,9 +17,15 @@ from tests.frameworks.openai_agents.scripted import scripted, text_of
 
 def bare_or_protected(session: Any) -> Any:
     """The agent; with Takeback its process can be killed between the record of a call and the session."""
-    agent = Agent(
-        name="clerk", model=scripted(), tools=[function_tool(function) for function in shop.TOOLS]
-    )
+    agent = Agent(name="clerk", model=scripted(), tools=[function_tool(function) for function in shop.TOOLS])
+    clerk = agent
+    shape = os.environ.get("SHAPE")
+    if shape == "handoff":
+        agent = Agent(name="desk", model=scripted(through="transfer_to_clerk"), handoffs=[handoff(clerk)])
+        clerk.handoffs.append(agent)  # in a circle
+    elif shape == "tool":
+        tools = [clerk.as_tool("clerk", "Does what a clerk does.")]
+        agent = Agent(name="desk", model=scripted(through="clerk"), tools=tools)
     if os.environ.get("BARE"):
         return agent
     agent = protect(agent, session)
@@ -42,8 +48,9 @@ async def commanded(command: str, word: str, agent: Any, session: Any, account: 
     state = shop.place("state")
     if command == "say":
         return await Runner.run(agent, word, session=session)
-    if command == "stream":
-        streamed = Runner.run_streamed(agent, word, session=session)
+    if command in ("stream", "restream"):
+        began = await session.resume() if command == "restream" else word
+        streamed = Runner.run_streamed(agent, began, session=session)
         async for _ in streamed.stream_events():
             pass
         return streamed

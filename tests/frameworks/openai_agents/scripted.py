@@ -11,6 +11,7 @@ from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_messag
 from tests.frameworks import shop
 
 ROUNDS_MAX = 50
+NAMES = {function.__name__ for function in shop.TOOLS}
 
 
 def text_of(item: Any) -> str:
@@ -25,7 +26,7 @@ def answer(call: ModelCall) -> list[Any]:
     last = max(n for n, item in enumerate(items) if item.get("role") == "user")
     plan = shop.PLANS[text_of(items[last])]
     # The calls of a round are made together, so a round is complete when each of its calls has an output.
-    called = sum(item.get("type") == "function_call" for item in items[last:])
+    called = sum(item.get("type") == "function_call" and item["name"] in NAMES for item in items[last:])
     for wanted in plan:
         if called <= 0:
             return [
@@ -35,5 +36,15 @@ def answer(call: ModelCall) -> list[Any]:
     return [assistant_message("done", item_id=f"msg-{uuid.uuid4()}")]
 
 
-def scripted() -> ScriptedModel:
-    return ScriptedModel([ModelStep.respond(answer)] * ROUNDS_MAX)
+def scripted(through: str = "") -> ScriptedModel:
+    """The model. One that works `through` another agent asks that agent first, and says "done" then."""
+
+    def passed_on(call: ModelCall) -> list[Any]:
+        items: Any = call.input
+        last = max(n for n, item in enumerate(items) if item.get("role") == "user")
+        if any(item.get("type") == "function_call_output" for item in items[last:]):
+            return [assistant_message("done", item_id=f"msg-{uuid.uuid4()}")]
+        words = {} if through.startswith("transfer") else {"input": text_of(items[last])}
+        return [function_call(through, json.dumps(words), call_id=f"call-{uuid.uuid4()}")]
+
+    return ScriptedModel([ModelStep.respond(passed_on if through else answer)] * ROUNDS_MAX)

@@ -57,8 +57,11 @@ class Conversation:
         if isinstance(begun, Told):
             return begun
         async with begun:
-            with custom_span(LINK, {"thread": self.thread.key, "action": begun.id, "tool": wanted.name}):
-                result = await call()
+            # Never the current span: the framework adds what the tool did to that.
+            link = custom_span(LINK, {"thread": self.thread.key, "action": begun.id, "tool": wanted.name})
+            link.start(mark_as_current=False)
+            link.finish()
+            result = await call()
             begun.keep(recorded(result))
         return result
 
