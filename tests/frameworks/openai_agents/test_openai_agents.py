@@ -56,3 +56,15 @@ def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         supported.require("openai-agents", supported.OPENAI_AGENTS)
     monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.24.0")
     supported.require("openai-agents", supported.OPENAI_AGENTS)
+
+
+def test_the_example_tells_the_truth(tmp_path: Path) -> None:
+    command = [python_of("openai_agents"), str(EXAMPLE), str(tmp_path / "here")]
+    done = subprocess.run(command, env=variables(), capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    lines = done.stdout.splitlines()
+    assert "  booked: ['attic']" in lines and "  booked: ['attic', 'ballroom']" in lines
+    assert lines[-3].startswith("  Took back 1 change: compensated book") and "Verified 1 of 1" in lines[-3]
+    assert lines[-1] == "  booked: ['attic']; in the folder: ['mine.md']"
+    again = subprocess.run(command, env=variables(), capture_output=True, text=True, timeout=100)
+    assert again.returncode == 1 and "nothing was done" in again.stderr

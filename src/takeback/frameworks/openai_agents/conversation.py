@@ -8,14 +8,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from agents import custom_span, get_current_span, get_current_trace
-
-from takeback.engine.runs.thread import Turn
+import takeback
 from takeback.frameworks.calling import HumanAnswer, Threads, Told
 from takeback.frameworks.openai_agents.session import TakebackSession
-
-LINK = "takeback"
-"""The name of the spans that say which action a call is."""
+from takeback.frameworks.openai_agents.tracing import current_span, link
 
 _inside: ContextVar[str] = ContextVar("takeback-openai-agents-inside", default="")
 """The calls of agents that are tools which this code is in."""
@@ -42,7 +38,7 @@ class Conversation:
         self.threads = threads
         self.session = session
         self.thread = threads.of(id)
-        self._here: tuple[str, int, Turn] | None = None
+        self._here: tuple[str, int, takeback.Turn] | None = None
 
     async def make(
         self, wanted: WantedCall, call: Callable[[], Awaitable[Any]], recorded: Callable[[Any], Any]
@@ -57,10 +53,7 @@ class Conversation:
         if isinstance(begun, Told):
             return begun
         async with begun:
-            # Never the current span: the framework adds what the tool did to that.
-            link = custom_span(LINK, {"thread": self.thread.key, "action": begun.id, "tool": wanted.name})
-            link.start(mark_as_current=False)
-            link.finish()
+            link(self.thread.key, begun.id, wanted.name)
             result = await call()
             begun.keep(recorded(result))
         return result
@@ -72,7 +65,7 @@ class Conversation:
 
     async def _options(self, wanted: WantedCall) -> dict[str, Any]:
         turn = await self._turn()
-        options: dict[str, Any] = {"call_id": wanted.call_id, "ref": f"{turn} {_trace()}".strip()}
+        options: dict[str, Any] = {"call_id": wanted.call_id, "ref": f"{turn} {current_span()}".strip()}
         options["scope"] = f"{turn}/{_inside.get()}".strip("/")
         return options | {"declared": wanted.declared, "effect": "" if wanted.declared else wanted.effect}
 
@@ -80,7 +73,7 @@ class Conversation:
         """Return where in the conversation this code is: the same wherever the turn is resumed."""
         return f"turn {await self._turn()} {_inside.get()}".strip()
 
-    def _entered(self, position: str) -> Turn:
+    def _entered(self, position: str) -> takeback.Turn:
         """Return the turn in which calls without an id are counted, from its beginning or its resumption on."""
         attempt = self.session.attempt if self.session else 0
         if self._here is None or self._here[:2] != (position, attempt):
@@ -114,11 +107,3 @@ class Conversation:
             yield
         finally:
             _inside.set(before)
-
-
-def _trace() -> str:
-    """Return the ids of the trace and the span that this code is in; empty if it is not traced."""
-    trace, span = get_current_trace(), get_current_span()
-    if trace is None or span is None or trace.trace_id == "no-op":
-        return ""
-    return f"{trace.trace_id}/{span.span_id}"

@@ -6,11 +6,35 @@ import threading
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
-from agents.tracing import CustomSpanData, TracingProcessor
+from agents.tracing import (
+    CustomSpanData,
+    TracingProcessor,
+    custom_span,
+    get_current_span,
+    get_current_trace,
+)
 
-from takeback.frameworks.openai_agents.conversation import LINK
-
+LINK = "takeback"
+"""The name of the spans that say which action a call is."""
 TRACES_MAX = 1000
+
+
+def current_span() -> str:
+    """Return the ids of the trace and the span that this code is in; empty if it is not traced."""
+    trace, span = get_current_trace(), get_current_span()
+    if trace is None or span is None or trace.trace_id == "no-op":
+        return ""
+    return f"{trace.trace_id}/{span.span_id}"
+
+
+def link(thread: str, action: str, tool: str) -> None:
+    """Say in the trace which action this call is.
+
+    Not in a span that is current during the call: the framework adds what the tool did to that one.
+    """
+    span = custom_span(LINK, {"thread": thread, "action": action, "tool": tool})
+    span.start(mark_as_current=False)
+    span.finish()
 
 
 class TraceLink(NamedTuple):
