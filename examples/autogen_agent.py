@@ -17,12 +17,13 @@ import sys
 import tempfile
 import uuid
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from autogen_agentchat.agents import AssistantAgent
 from autogen_core import FunctionCall
-from autogen_core.models import CreateResult, RequestUsage
+from autogen_core.models import CreateResult, RequestUsage, UserMessage
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 import takeback
@@ -34,16 +35,20 @@ warnings.filterwarnings("ignore", message=".*part of the script itself")
 SCRIPT = {"book the attic": "attic", "and the ballroom": "ballroom"}
 
 
-def scripted(words: str) -> ReplayChatCompletionClient:
-    """Return a model that books the room of a message, and then says so. Its calls have other ids each time."""
-    call = FunctionCall(f"call-{uuid.uuid4()}", json.dumps({"room": SCRIPT[words]}), "book")
-    used = RequestUsage(prompt_tokens=1, completion_tokens=1)
-    asks = CreateResult(finish_reason="function_calls", content=[call], usage=used, cached=False)
-    answers = CreateResult(finish_reason="stop", content=f"I {words}.", usage=used, cached=False)
-    # A model answers what it is asked: after a crash it is only asked what comes after the call.
-    steps = [asks, answers] if "RESUMED" not in os.environ else [answers]
-    info: Any = {"vision": False, "function_calling": True, "json_output": False, "family": "unknown"}
-    return ReplayChatCompletionClient(steps, model_info=info | {"structured_output": False})
+class Scripted(ReplayChatCompletionClient):
+    """A model that books the room of the last message, and then says so. Its calls have other ids each time."""
+
+    def __init__(self) -> None:
+        info: Any = {"vision": False, "function_calling": True, "json_output": False, "family": "unknown"}
+        super().__init__([], model_info=info | {"structured_output": False})
+
+    async def create(self, messages: Sequence[Any], **_: Any) -> CreateResult:
+        words = [message.content for message in messages if isinstance(message, UserMessage)][-1]
+        answer: Any = f"I {words}."
+        if isinstance(messages[-1], UserMessage):
+            answer = [FunctionCall(f"call-{uuid.uuid4()}", json.dumps({"room": SCRIPT[words]}), "book")]
+        used = RequestUsage(prompt_tokens=1, completion_tokens=1)
+        return CreateResult(finish_reason="unknown", content=answer, usage=used, cached=False)
 
 
 def bookings() -> dict[str, str]:
@@ -77,7 +82,7 @@ def book(room: str) -> str:
 async def converse(folder: Path, words: str) -> None:
     """Say something to the agent; if the turn was begun before, go on with it."""
     workbench = TakebackWorkbench([book], folder / "work", thread="1")
-    client = TakebackModelClient(scripted(words), workbench)
+    client = TakebackModelClient(Scripted(), workbench)
     agent = AssistantAgent("clerk", client, workbench=workbench, max_tool_iterations=5)
     async with workbench.turn(agent, words):
         result = await agent.run(task=words)
@@ -102,7 +107,7 @@ def main(folder: Path) -> None:
     print("The agent books a room, and its machine goes down:", flush=True)
     subprocess.run([*program, "book the attic"], env={**os.environ, "FRAGILE": "1"}, check=False)
     print("Another process takes the same turn again:", flush=True)
-    subprocess.run([*program, "book the attic"], env={**os.environ, "RESUMED": "1"}, check=True)
+    subprocess.run([*program, "book the attic"], check=True)
     print(f"  booked: {sorted(bookings().values())}")
     (work / "mine.md").write_text("my own notes\n")
     print("A second message:", flush=True)

@@ -69,14 +69,15 @@ async def stopped_by(turn: Awaitable[Any], kind: type[BaseException]) -> Any:
     raise AssertionError(f"no {kind.__name__} was raised")
 
 
-async def test_what_cannot_be_recorded_stops_the_turn_and_hangs_nobody(scene: Scene) -> None:
+async def test_arguments_that_cannot_be_recorded_are_told_to_the_model(scene: Scene) -> None:
     workbench = scene.workbench()
-    result = await workbench.call_tool("write", {"name": float("nan"), "text": "a"}, call_id="c")
-    assert result.is_error and "nan" in result.to_text().lower(), result
-    agent = scene.agent(workbench)
-    # The turn begins anew, so what happened before it does not stop it.
-    assert (await taken(workbench, agent, "prepare")).messages[-1].content == "done"
+    result = await workbench.call_tool("write", {"name": "\ud800", "text": "a"}, call_id="c")
+    assert result.is_error and "unpaired surrogate" in result.to_text(), result
+    assert workbench.thread.actions() == []
+    assert (await taken(workbench, scene.agent(workbench), "prepare")).messages[-1].content == "done"
 
+
+async def test_an_error_of_the_record_stops_the_turn_and_hangs_nobody(scene: Scene) -> None:
     class Broken(TakebackWorkbench):
         async def position(self) -> str:
             raise RuntimeError("the disk is gone")
@@ -84,7 +85,7 @@ async def test_what_cannot_be_recorded_stops_the_turn_and_hangs_nobody(scene: Sc
     broken = Broken(shop.TOOLS, scene.tb, thread="2")
     agent = AssistantAgent("clerk", Scripted(), workbench=broken, max_tool_iterations=9)
     error = await stopped_by(taken(broken, agent, "prepare"), RuntimeError)
-    assert str(error) == "the disk is gone" and scene.workbench().thread.actions()
+    assert str(error) == "the disk is gone" and not list(scene.work.iterdir())
 
 
 async def test_a_cancelled_token_hangs_nobody(scene: Scene) -> None:
@@ -222,6 +223,7 @@ async def test_any_workbench_can_be_wrapped(scene: Scene) -> None:
 
 async def test_names_can_be_overridden(scene: Scene) -> None:
     tools: Any = [FunctionTool(shop.write, description="")]
+    workbench = scene.workbench()
     for kind in (StaticWorkbench, StaticStreamWorkbench):
         workbench = scene.workbench(kind(tools, {"write": ToolOverride(name="put")}))
         assert [tool["name"] for tool in await workbench.list_tools()] == ["put"]

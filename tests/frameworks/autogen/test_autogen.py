@@ -16,7 +16,7 @@ from tests.frameworks.environments import ROOT, driven, python_of, variables
 pytestmark = pytest.mark.sweep
 
 EXAMPLE = ROOT / "examples/autogen_agent.py"
-SCENES = 10
+SCENES = 11
 
 
 class TestAutoGen(AdapterContract):

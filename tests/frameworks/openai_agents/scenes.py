@@ -105,7 +105,7 @@ def cut_short(scene: Scene, agent: Agent[Any]) -> None:
 def refused(call: Callable[[], Any]) -> str:
     try:
         call()
-    except takeback.UsageError as error:
+    except (takeback.TakebackError, agents.exceptions.UserError) as error:
         return str(error)
     raise AssertionError("it was not refused")
 
@@ -422,6 +422,42 @@ def test_what_cannot_be_protected_is_refused(scene: Scene) -> None:
         lambda: protect(clerk(), scene.session, thread="2"),
     ):
         assert "nothing was protected" in refused(wrong)
+
+
+def test_a_model_that_nobody_records_calls_no_tools(scene: Scene) -> None:
+    config = agents.RunConfig(model=scripted())
+    assert "was not called" in refused(lambda: scene.play(clerk(), "prepare", run_config=config))
+    assert scene.files == [] and scene.outcomes == []
+
+
+def test_arguments_that_cannot_be_recorded_are_told_to_the_model(scene: Scene) -> None:
+    call = function_call("write", '{"name": "a.txt", "text": "\\ud800"}', call_id="c")
+    agent = Agent(name="a", model=once(call), tools=[function_tool(shop.write)])
+    assert scene.play(agent).final_output == "done"
+    told = [item["output"] for item in asyncio.run(scene.session.get_items()) if "output" in item]
+    assert "unpaired surrogate" in told[0] and scene.files == [] and scene.outcomes == []
+
+
+BUSY = """
+import sys, takeback
+with takeback.open(sys.argv[1]) as tb:
+    tb.thread(key="openai-agents/7").begin("write", {"name": "a", "text": "a"}, call_id="c", effect="none")
+    print("begun", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_an_error_of_the_record_stops_the_run(scene: Scene) -> None:
+    call = function_call("write", {"name": "a", "text": "a"}, call_id="c")
+    agent = Agent(name="a", model=once(call), tools=[function_tool(shop.write)])
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY, scene.work], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None and other.stdout.readline() == "begun\n"
+        protected = protect(agent, scene.tb, thread="7")
+        told = refused(lambda: asyncio.run(Runner.run(protected, "go")))
+        other.communicate()
+    assert "is being made by process" in told and scene.files == []
 
 
 def test_identical_patches_of_one_turn_are_both_made(scene: Scene) -> None:

@@ -14,7 +14,7 @@ from tests.frameworks.contract import PREPARED, AdapterContract, World
 from tests.frameworks.environments import ROOT, driven, python_of, variables
 
 EXAMPLE = ROOT / "examples/openai_agents_agent.py"
-SCENES = 17
+SCENES = 20
 
 
 class TestOpenAIAgents(AdapterContract):
@@ -26,6 +26,13 @@ class TestOpenAIAgents(AdapterContract):
         account = world.agent(then, "prepare")
         assert account.results == PREPARED and account.said == ["prepare", "done"]
         assert world.rooms == ["attic"] and world.files == ["a.txt"]
+
+    @pytest.mark.parametrize("first", ["stream", "say"])
+    def test_a_turn_that_was_killed_in_its_first_round_is_resumed(self, first: str, world: World) -> None:
+        world.killed("in book", first, "both")
+        account = world.agent("resume", "both")
+        assert account.said == ["both", "done"] and len(account.results) == 2
+        assert world.rooms == ["ballroom"] and world.files == ["b.txt"]
 
     @pytest.mark.parametrize("shape", ["handoff", "tool"])
     def test_other_agents_are_protected_too(self, shape: str, world: World) -> None:

@@ -236,16 +236,21 @@ class TakebackWorkbench(StaticStreamWorkbench):
     ) -> AsyncGenerator[Any, None]:
         tool = next((one for one in self._tools if one.name == self._original(name)), None)
         position = await self.position()
-        with self.thread.turn(f"turn {position}").here():
-            begun = await self._threads.abegin(
-                self.thread,
-                name,
-                args,
-                call_id=call_id or "",
-                scope=position,
-                ref=position,
-                declared=takeback.declared(tool) if tool is not None else None,
-            )
+        try:
+            with self.thread.turn(f"turn {position}").here():
+                begun = await self._threads.abegin(
+                    self.thread,
+                    name,
+                    args,
+                    call_id=call_id or "",
+                    scope=position,
+                    ref=position,
+                    declared=takeback.declared(tool) if tool is not None else None,
+                )
+        except UsageError as error:
+            # The model gave arguments that cannot be recorded, and nothing was called.
+            yield _error(name, str(error))
+            return
         if isinstance(begun, Told):
             yield self._told(begun, name, tool)
             return

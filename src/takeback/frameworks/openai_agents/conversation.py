@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import takeback
+from takeback.errors import UsageError
 from takeback.frameworks.calling import HumanAnswer, Threads, Told
 from takeback.frameworks.openai_agents.session import TakebackSession
 from takeback.frameworks.openai_agents.tracing import current_span, link
@@ -46,10 +47,15 @@ class Conversation:
         """Make a call, unless it was made already or must not be made: then return what is told in its place."""
         answer = None if wanted.answer is None else HumanAnswer(wanted.answer)
         options = await self._options(wanted)
-        with self._entered(await self.position()).here():
-            begun = await self.threads.abegin(
-                self.thread, wanted.name, wanted.args, answering=lambda _: answer, **options
-            )
+        try:
+            with self._entered(await self.position()).here():
+                begun = await self.threads.abegin(
+                    self.thread, wanted.name, wanted.args, answering=lambda _: answer, **options
+                )
+        except UsageError as error:
+            return Told(
+                str(error)
+            )  # the model gave arguments that cannot be recorded, and nothing was called
         if isinstance(begun, Told):
             return begun
         async with begun:
@@ -61,7 +67,10 @@ class Conversation:
     async def needs_approval(self, wanted: WantedCall) -> bool:
         """Return whether a human has to answer before this call. The request is recorded."""
         options = await self._options(wanted)
-        return bool(await self.thread.arequest(wanted.name, wanted.args, again=True, **options))
+        try:
+            return bool(await self.thread.arequest(wanted.name, wanted.args, again=True, **options))
+        except UsageError:
+            return False  # `make` tells the model why, and does not call the tool
 
     async def _options(self, wanted: WantedCall) -> dict[str, Any]:
         turn = await self._turn()

@@ -27,7 +27,7 @@ class RecordedModel(Model):
     def __init__(
         self, conversation: Conversation, agent: str, model: str | Model | None, provider: ModelProvider
     ) -> None:
-        self._conversation = conversation
+        self.conversation = conversation
         self._agent = agent
         self._given = model
         self._provider = provider
@@ -59,8 +59,8 @@ class RecordedModel(Model):
             _fill_in(response.output)
             return [{"response": _RESPONSE.dump_python(response, mode="json", exclude_unset=True)}]
 
-        thread, asked = self._conversation.thread, await self._asked(*args, **kwargs)
-        with thread.turn(await self._conversation.position()).here():
+        thread, asked = self.conversation.thread, await self._asked(*args, **kwargs)
+        with thread.turn(await self.conversation.position()).here():
             return _response_in(await thread.aanswer(asked, make))
 
     async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[TResponseStreamEvent]:
@@ -73,8 +73,8 @@ class RecordedModel(Model):
                         _fill_in(event.response.output)
                     yield {"event": event.model_dump(mode="json", exclude_unset=True, warnings=False)}
 
-        thread, asked = self._conversation.thread, await self._asked(*args, **kwargs)
-        turn = thread.turn(await self._conversation.position())
+        thread, asked = self.conversation.thread, await self._asked(*args, **kwargs)
+        turn = thread.turn(await self.conversation.position())
         async with aclosing(_in_turn(turn, thread.astream(asked, make))) as pieces:
             async for piece in pieces:
                 for event in _events_in(piece):
@@ -93,7 +93,7 @@ class RecordedModel(Model):
     ) -> Any:
         """Return what the model is asked: roles, texts, calls and results, and the names of tools."""
         items = [_plain(item) for item in ItemHelpers.input_to_new_input_list(input)]
-        await self._conversation.refuse(
+        await self.conversation.refuse(
             {str(item.get("call_id")) for item in items if str(item.get("type")).endswith(_OUTPUTS)}
         )
         return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import weakref
 from os import PathLike
 from typing import Any, TypeVar
@@ -73,23 +74,13 @@ class _Protection:
             )
         made = dataclasses.replace(agent)
         self._made[id(agent)] = (agent, made)  # the original stays alive, so that its id is not used again
-        made.__class__ = self._kind(type(agent))
+        kind: Any = type(agent)
+        made.__class__ = _protected_kind(kind)
         made.model = RecordedModel(self._conversation, agent.name, agent.model, self._provider)
         made.hooks = _EndOfTurn(self._conversation, agent.hooks)
         made.tools = [protected_tool(self._conversation, tool, self.of) for tool in agent.tools]
         made.handoffs = [self._handoff(one) for one in agent.handoffs]
         return made
-
-    def _kind(self, kind: type[Any]) -> type[Any]:
-        """Return the class of a protected agent: the tools of its MCP servers are made when it runs."""
-        conversation, protect_agent = self._conversation, self.of
-
-        async def get_mcp_tools(agent: Any, run_context: Any) -> list[Any]:
-            found = await kind.get_mcp_tools(agent, run_context)
-            return [protected_tool(conversation, tool, protect_agent) for tool in found]
-
-        members = {"get_mcp_tools": get_mcp_tools, "__module__": kind.__module__}
-        return type(kind.__name__, (kind,), members)
 
     def _handoff(self, to: Any) -> Any:
         if not isinstance(to, Handoff):
@@ -104,6 +95,26 @@ class _Protection:
         if isinstance(target, Agent):
             made._agent_ref = weakref.ref(self.of(target))
         return made
+
+
+@functools.cache
+def _protected_kind(kind: type[Any]) -> type[Any]:
+    """Return the class of protected agents: the tools of MCP servers are made when an agent runs."""
+
+    async def get_mcp_tools(agent: Any, run_context: Any) -> list[Any]:
+        found = await kind.get_mcp_tools(agent, run_context)
+        if found and not isinstance(agent.model, RecordedModel):
+            raise UsageError(
+                f"the agent {agent.name} is a copy of a protected one, with another model; no tool was called",
+                hint="change the original agent, and protect it then",
+            )
+        return [protected_tool(agent.model.conversation, tool, _itself) for tool in found]
+
+    return type(kind.__name__, (kind,), {"get_mcp_tools": get_mcp_tools, "__module__": kind.__module__})
+
+
+def _itself(agent: Any) -> Any:
+    return agent
 
 
 class _EndOfTurn(AgentHooks[Any]):

@@ -10,7 +10,7 @@ import json
 import shlex
 from collections.abc import Awaitable, Callable
 from types import CellType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents import (
     ApplyPatchTool,
@@ -38,6 +38,12 @@ from takeback.frameworks.openai_agents.conversation import Conversation, WantedC
 _OUTPUTS = {kind.__name__: kind for kind in (ToolOutputText, ToolOutputImage, ToolOutputFileContent)}
 _SYNC = "__agents_sync_function_tool__"
 """The mark of a function that the framework runs in a thread."""
+
+
+class _Unrecorded(NamedTuple):
+    """An error of Takeback itself. It stops the run: told to the model, the call might be made a second time."""
+
+    error: Exception
 
 
 def protected_tool(conversation: Conversation, tool: Any, protect: Callable[[Any], Any]) -> Any:
@@ -73,9 +79,21 @@ def _function_tool(conversation: Conversation, tool: FunctionTool) -> FunctionTo
             args = _arguments(given)
             if args is None:
                 return await invoke(context, given)  # which says what is wrong with them
-            made = await conversation.make(
-                wanted(context, args, context.tool_call_id), lambda: invoke(context, given), _recorded
-            )
+            failed: list[Exception] = []
+
+            async def call() -> Any:
+                try:
+                    return await invoke(context, given)
+                except Exception as error:
+                    failed.append(error)
+                    raise
+
+            try:
+                made = await conversation.make(wanted(context, args, context.tool_call_id), call, _recorded)
+            except Exception as error:
+                if error in failed:
+                    raise
+                return _Unrecorded(error)
             return _returned(made) if isinstance(made, Told) else made
 
         return make
@@ -97,16 +115,22 @@ def _invoked(
     The framework turns errors into text there, so that outside of it a tool that failed looks like any other.
     """
     original = tool.on_invoke_tool
-    if not isinstance(original, Invoker):
-        return around(original)
-    inner = _copied(
-        tool, on_invoke_tool=Invoker(around(original._invoke_tool_impl), original._on_handled_error)
-    )
+    run = around(original._invoke_tool_impl if isinstance(original, Invoker) else original)
+    if isinstance(original, Invoker):
+        run = _copied(tool, on_invoke_tool=Invoker(run, original._on_handled_error)).on_invoke_tool
 
     # The framework lets a human approve each call that changes in its validation, be it by a default, if it finds
     # its own kind of invoker with a function that decides on approvals. Every protected tool has such a function.
     async def invoke(context: ToolContext[Any], given: str) -> Any:
-        return await inner.on_invoke_tool(context, given)
+        if context.run_config is not None and context.run_config.model is not None:
+            raise UsageError(
+                f"RunConfig(model=…) replaces the model whose answers are recorded; {tool.name} was not called",
+                hint="set the model on the agent, before it is protected",
+            )
+        result = await run(context, given)
+        if isinstance(result, _Unrecorded):
+            raise result.error
+        return result
 
     if hasattr(original, _SYNC):
         setattr(invoke, _SYNC, getattr(original, _SYNC))
