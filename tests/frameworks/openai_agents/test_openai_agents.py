@@ -20,14 +20,16 @@ SCENES = 20
 class TestOpenAIAgents(AdapterContract):
     framework = "openai_agents"
 
-    @pytest.mark.parametrize("first, then", [("stream", "resume"), ("say", "restream")])
+    @pytest.mark.parametrize(
+        "first, then", [("stream", "resume"), pytest.param("say", "restream", marks=pytest.mark.sweep)]
+    )
     def test_a_killed_stream_is_resumed(self, first: str, then: str, world: World) -> None:
         world.killed("in book", first, "prepare")
         account = world.agent(then, "prepare")
         assert account.results == PREPARED and account.said == ["prepare", "done"]
         assert world.rooms == ["attic"] and world.files == ["a.txt"]
 
-    @pytest.mark.parametrize("first", ["stream", "say"])
+    @pytest.mark.parametrize("first", ["stream", pytest.param("say", marks=pytest.mark.sweep)])
     def test_a_turn_that_was_killed_in_its_first_round_is_resumed(self, first: str, world: World) -> None:
         world.killed("in book", first, "both")
         account = world.agent("resume", "both")
