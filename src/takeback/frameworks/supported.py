@@ -25,6 +25,8 @@ class Supported(NamedTuple):
 AGENT_FRAMEWORK = (Supported("agent-framework-core", (1, 23), (2,)),)
 GOOGLE_ADK = (Supported("google-adk", (2, 13), (3,)),)
 LANGGRAPH = (Supported("langgraph-checkpoint", (4, 3), (5,)),)
+OPENAI_AGENTS = (Supported("openai-agents", (0, 24), (0, 25)),)
+AUTOGEN = (Supported("autogen-agentchat", (0, 7, 5), (0, 8)), Supported("autogen-core", (0, 7, 5), (0, 8)))
 LANGCHAIN = (Supported("langchain", (1, 4), (2,)), *LANGGRAPH)
 PYDANTIC_AI = (Supported("pydantic-ai-slim", (2, 66), (3,)),)
 
