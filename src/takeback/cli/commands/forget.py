@@ -89,6 +89,11 @@ def _show(session: CommandContext, found: Forgotten, *, err: bool = False) -> No
             "The journal itself quotes it, and this command does not rewrite it: see `takeback show` "
             f"{named(found.quoted)}."
         )
+    if found.conversations:
+        line(
+            f"Conversations that an agent framework keeps here quote it, and stay: {named(found.conversations)}. "
+            "Delete these threads with the framework, if you can do without them."
+        )
     if found.has_git:
         line("Git's objects are not covered: if it was committed, rewrite the repository's history as well.")
 
