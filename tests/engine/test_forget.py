@@ -244,6 +244,22 @@ def test_what_was_taken_back_needs_no_arguments(desk: Desk) -> None:
     assert done.done and done.calls == 2 and done.needed == ()
 
 
+def test_a_result_with_a_line_of_it_stays_and_is_named(desk: Desk) -> None:
+    """Other lines of a file are often in the results of other calls, so these are not removed for a line."""
+    desk.human("env", f"first-of-all=1\ntoken={SECRET}\n")
+    desk.tb.save()
+
+    def search(pattern: str) -> str:
+        return f"env:2:token={SECRET}\n" + "." * 100_000
+
+    with desk.tb.run("agent") as run:
+        run.call(search, "token")
+    (desk.root / "env").unlink()
+    (call,) = [id for id, action in desk.tb.history.actions.items() if action.name.endswith("search")]
+    done = desk.tb.forget("env")
+    assert done.done and found(desk.home) and done.quoted == (call,)
+
+
 def test_conversations_that_quote_it_are_named(desk: Desk) -> None:
     desk.human("env", f"first=1\npassphrase=käse-{SECRET}\n")
     desk.tb.save()

@@ -67,7 +67,7 @@ class Forgotten(msgspec.Struct, frozen=True):
     present: tuple[str, ...]
     """The paths that still have the content in the workspace. The next capture stores it again."""
     quoted: tuple[str, ...]
-    """Records that contain the content themselves: they stay as they are."""
+    """Records, and calls with arguments or a result, that have the content or a line of it: they stay as they are."""
     conversations: tuple[str, ...]
     """Threads of agent frameworks in whose conversations the content is, or a line of it: they stay as well."""
     has_git: bool
@@ -289,18 +289,23 @@ class Forgetting:
             len(found.values),
             tuple(self._needing(found.values)),
             tuple(sorted(present)),
-            tuple(self._quoted(found)),
+            tuple(dict.fromkeys(self._quoted(found))),
             self._conversations(found),
             (self._parts.state / "git").exists(),
         )
 
     def _quoted(self, found: _Found) -> Iterator[str]:
-        """Yield the records that contain forgotten text, as a whole or a line of it."""
+        """Yield what still has forgotten text, as a whole or a line of it: records, and calls whose values stay."""
         # As they stand in a record: between quotes, and escaped.
         quotes = [msgspec.json.encode(text)[1:-1] for text in self._lines(found)]
         for record in self._parts.journal.read() if quotes else ():
-            body = msgspec.json.encode(record.event)
-            if any(quote in body for quote in quotes):
+            bodies = [msgspec.json.encode(record.event)]
+            if (full := getattr(record.event, "full", "")) and (
+                name := bytes.fromhex(full)
+            ) not in found.values:
+                with suppress(ContentGone):
+                    bodies.append(self._parts.store.get(name))
+            if any(quote in body for body in bodies for quote in quotes):
                 yield _name_of(record)
 
     def _conversations(self, found: _Found) -> tuple[str, ...]:

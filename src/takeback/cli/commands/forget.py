@@ -86,8 +86,8 @@ def _show(session: CommandContext, found: Forgotten, *, err: bool = False) -> No
         )
     if found.quoted:
         line(
-            "The journal itself quotes it, and this command does not rewrite it: see `takeback show` "
-            f"{named(found.quoted)}."
+            "What was recorded of other things quotes it or a line of it, and this command does not rewrite it: "
+            f"see `takeback show` {named(found.quoted)}."
         )
     if found.conversations:
         line(
