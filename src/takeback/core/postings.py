@@ -204,8 +204,8 @@ class Postings:
         return self._asked[1]
 
     def _reaches(self, run: str) -> bool:
-        """Return whether the index goes so far that it may have records of this run, or any at all."""
-        return bool(self.position) and (not ids.is_id(run) or ids.seq_of(run) <= self.position)
+        """Return whether the index goes so far that it may have records of this run."""
+        return not ids.is_id(run) or ids.seq_of(run) <= self.position
 
     def after(self, key: int, seq: int = 0) -> Iterator[int]:
         """Yield the records of a topic that come after a record, in order; none that is posted from now on."""
