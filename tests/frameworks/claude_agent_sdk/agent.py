@@ -118,6 +118,13 @@ class Conversation:
                 if isinstance(message, ResultMessage):
                     self.last = message
 
+    async def deferred(self) -> None:
+        """Go on with the call that the program had deferred, with nobody to ask."""
+        async with ClaudeSDKClient(await self.options()) as client:
+            async for message in client.receive_response():
+                if isinstance(message, ResultMessage):
+                    self.last = message
+
     async def cancel(self, word: str) -> None:
         await shop.cancel_when_begun(asyncio.ensure_future(self.say(word)))
 
@@ -138,6 +145,8 @@ class Conversation:
         for entry in await self.entries():
             if entry.get("type") not in ("user", "assistant") or entry.get("isMeta"):
                 continue
+            if entry["message"].get("model") == "<synthetic>":
+                continue  # the program itself fills a gap
             if text := text_in(entry):
                 account.said.append(text)
             for block in blocks(entry):
@@ -168,6 +177,8 @@ async def commanded(command: str, word: str, talk: Conversation, account: Accoun
         await talk.say(GO_ON)
     elif command == "answer":
         await talk.answer(word)
+    elif command == "deferred":
+        await talk.deferred()
     elif command == "cancel":
         await talk.cancel(word)
     elif command == "back":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import uuid
 from collections.abc import Iterator
@@ -15,6 +16,10 @@ from tests.agents.scripted_model import Handler, Turn, anthropic_answer, parts_o
 from tests.frameworks import shop
 
 SERVER = "shop"
+OWN_TOOLS: list[list[tuple[str, dict[str, Any]]]] = [
+    [("Bash", {"command": "echo f > f.txt"}), ("Write", {"file_path": "$WORK/g.txt", "content": "g"})]
+]
+"""What the program does with tools of its own when a message says `own`."""
 
 
 class PlannedTurn(Turn):
@@ -31,10 +36,10 @@ class PlannedTurn(Turn):
 class PlanHandler(Handler):
     """Answers with the next round of calls of the plan that the last prompt named."""
 
-    plans: dict[str, list[list[tuple[str, dict[str, Any]]]]] = shop.PLANS
+    plans: dict[str, list[list[tuple[str, dict[str, Any]]]]] = shop.PLANS | {"own": OWN_TOOLS}
     seen: Path | None = None
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - its name is the base class's
         body = self._body()
         if not self.path.partition("?")[0].endswith("/v1/messages"):
             return self._answer({"input_tokens": 1})
@@ -51,6 +56,8 @@ class PlanHandler(Handler):
         for message in body.get("messages", ()):
             parts = parts_of(message.get("content"))
             if message.get("role") == "user":
+                if any(part.get("is_error") and "interrupted" in str(part) for part in parts):
+                    rounds -= 1  # what was interrupted is tried again
                 for part in parts:
                     if str(part.get("text", "")).strip() in self.plans:
                         word, rounds = str(part["text"]).strip(), 0
@@ -58,13 +65,18 @@ class PlanHandler(Handler):
                 rounds += 1
         plan = self.plans.get(word, [])
         calls = plan[rounds] if rounds < len(plan) else []
-        tools = tuple({"name": _full(name), "input": args} for name, args in calls)
+        tools = tuple({"name": _full(name), "input": _filled(args)} for name, args in calls)
         return PlannedTurn(word or "none", rounds, "" if tools else "done", tools)
 
 
 def _full(name: str) -> str:
     """Return a tool's name as the model has to call it: one of the program's own begins with a capital letter."""
     return name if name[0].isupper() else f"mcp__{SERVER}__{name}"
+
+
+def _filled(args: dict[str, Any]) -> dict[str, Any]:
+    texts = {name: os.path.expandvars(value) for name, value in args.items() if isinstance(value, str)}
+    return args | texts
 
 
 @contextmanager

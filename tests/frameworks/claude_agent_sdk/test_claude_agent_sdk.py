@@ -3,9 +3,23 @@ own ways of approving, resuming and storing."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+import takeback
+from takeback.errors import UsageError
+from takeback.frameworks import supported
+from takeback.frameworks.claude_agent_sdk import orphans
 from tests.frameworks.contract import PREPARED, AdapterContract, World
+from tests.frameworks.environments import ROOT, driven, python_of, variables
+from tests.resources.postgres.world import Server
+
+EXAMPLE = ROOT / "examples/claude_agent_sdk_agent.py"
 
 
 class TestClaudeAgentSdk(AdapterContract):
@@ -16,6 +30,71 @@ class TestClaudeAgentSdk(AdapterContract):
         # The program goes on only if it is told something, so the transcript has one message more.
         world.killed(when, "say", "prepare")
         assert world.rooms == ["attic"]
+        assert orphans.left_behind(str(world.work)), "the program should outlive its host"
         account = world.agent("resume", "prepare")
         assert account.results == PREPARED and account.said == ["prepare", "go on", "done"]
         assert world.rooms == ["attic"] and world.files == ["a.txt"]
+        assert not orphans.left_behind(str(world.work))
+
+    def test_the_tools_of_the_program_are_actions_too(self, world: World) -> None:
+        world.agent("say", "prepare")
+        account = world.agent("say", "own")
+        assert sorted(account.results[2:]) == [["Bash", "ok"], ["Write", "ok"]]
+        assert world.files == ["a.txt", "f.txt", "g.txt"]
+        with (
+            takeback.open(world.work) as tb,
+            tb.thread(key=f"claude_agent_sdk/{session_of(world)}") as thread,
+        ):
+            names = [(action.name, action.outcome) for action in thread.actions()]
+        assert names[2:] in ([("Bash", "done"), ("Write", "done")], [("Write", "done"), ("Bash", "done")])
+        assert world.agent("back", "prepare").verdict == "clean"
+        assert world.files == ["a.txt"] and world.rooms == ["attic"]
+
+    def test_a_human_approves_a_command_at_the_terminal(self, world: World) -> None:
+        """The program's own tool waits like any other, also beside another call, and without can_use_tool."""
+        (world.work / "takeback.toml").write_text('[[rules]]\ntool = "Bash"\ndo = "ask"\n')
+        account = world.agent("say", "own")
+        assert account.asked == "Bash" and account.results == [["Write", "ok"]]
+        with takeback.open(world.work) as tb:
+            [asked] = tb.approvals()
+            tb.approve(asked.id)
+        account = world.agent("deferred", "")
+        assert account.asked == "" and account.results == [["Write", "ok"], ["Bash", "ok"]]
+        assert (world.work / "f.txt").exists()
+
+
+def session_of(world: World) -> str:
+    place = next((world.shop / "home/.claude/projects").glob("*/*.jsonl"))
+    return str(json.loads(place.read_text().splitlines()[0])["sessionId"])
+
+
+@pytest.mark.parametrize("store", ["file", "memory", "postgres"])
+def test_the_store_conforms(store: str, server: Server, tmp_path: Path) -> None:
+    address = server.make("") if store == "postgres" else {"file": "", "memory": "memory"}[store]
+    module = "tests.frameworks.claude_agent_sdk.conforming"
+    done = driven("claude_agent_sdk", module, address, str(tmp_path))
+    assert done.returncode == 0 and "stores conform" in done.stdout, done.stdout + done.stderr
+
+
+def test_nothing_is_imported_before_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    from takeback.frameworks import claude_agent_sdk
+
+    assert "claude_agent_sdk" not in sys.modules  # it is not even installed here
+    with pytest.raises(UsageError, match="claude-agent-sdk is not installed") as missing:
+        claude_agent_sdk.options  # noqa: B018
+    assert "takeback[claude-agent-sdk]" in missing.value.hint
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.1.9")
+    with pytest.raises(UsageError, match=r"0\.1\.9 does not work") as wrong:
+        claude_agent_sdk.options  # noqa: B018
+    assert wrong.value.hint == f"pip install '{supported.CLAUDE_AGENT_SDK[0]}'"
+
+
+def test_the_example_tells_the_truth(tmp_path: Path) -> None:
+    command = [python_of("claude_agent_sdk"), str(EXAMPLE), str(tmp_path / "here")]
+    done = subprocess.run(command, env=variables(), capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert "  booked: ['attic']" in lines and "  booked: ['attic', 'ballroom']" in lines
+    took = [line for line in lines if line.startswith("  Took back 1 change: compensated")]
+    assert took and "Verified 1 of 1" in took[0], done.stdout
+    assert lines[-1] == "  booked: ['attic']; in the folder: ['mine.md']"

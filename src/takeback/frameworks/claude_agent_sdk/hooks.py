@@ -1,4 +1,4 @@
-"""Options for the SDK with which each call of the agent is an action of a thread, and transcripts go with the world."""
+"""Options for the SDK: each call of the agent is an action of a thread, and transcripts go with the world."""
 
 from __future__ import annotations
 
@@ -16,18 +16,23 @@ from claude_agent_sdk import HookMatcher, PermissionResultAllow, PermissionResul
 
 import takeback
 from takeback.errors import TakebackError, UsageError
-from takeback.frameworks.calling import HumanAnswer, Told
+from takeback.frameworks.calling import HumanAnswer
 from takeback.frameworks.claude_agent_sdk import orphans
 from takeback.frameworks.claude_agent_sdk.sessions import AnnouncedCall, ClaudeSessions, text_of
 from takeback.frameworks.claude_agent_sdk.tools import protected
 from takeback.frameworks.claude_agent_sdk.transcripts import TakebackSessionStore
 from takeback.workspace.workspace import Workspace
 
-EDITING = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
+EDITING = {
+    "Write": "file_path",
+    "Edit": "file_path",
+    "MultiEdit": "file_path",
+    "NotebookEdit": "notebook_path",
+}
 """The tools of the agent that write a file, and the argument that names it."""
-QUIET = frozenset(
-    "Agent Task Read Grep Glob LS NotebookRead WebFetch WebSearch BashOutput TaskOutput TodoWrite ToolSearch"
-    " AskUserQuestion".split()
+QUIET = (
+    *("Agent", "Task", "Read", "Grep", "Glob", "LS", "NotebookRead", "WebFetch", "WebSearch"),
+    *("BashOutput", "TaskOutput", "TodoWrite", "ToolSearch", "AskUserQuestion"),
 )
 """The tools that only read, or whose effects are those of the calls of a subagent."""
 VOLATILE = ("description", "timeout")

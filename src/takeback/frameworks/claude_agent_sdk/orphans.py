@@ -1,4 +1,4 @@
-"""Programs of agents whose host was killed: the binary lives on, and would work beside the session that resumes it."""
+"""Programs of agents whose host was killed: they live on, and would work beside the session that is resumed."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def end_orphans(root: str) -> None:
     A program without its host can neither ask whether a call is allowed nor report one. So only a command that it
     had begun is waited for.
     """
-    found = _orphans(root)
+    found = left_behind(root)
     if not found:
         return
     deadline = time.monotonic() + WORKING_S_MAX
-    while _commands(found := _orphans(root)) and time.monotonic() < deadline:
+    while _commands(found := left_behind(root)) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in found:
             _signal(pid, number, root)
         deadline = time.monotonic() + TERMINATING_S_MAX
-        while (found := _orphans(root)) and time.monotonic() < deadline:
+        while (found := left_behind(root)) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
 
 
-def _orphans(root: str) -> set[int]:
+def left_behind(root: str) -> set[int]:
     """Return the processes that dead hosts left in this workspace, without this process and its ancestors."""
     marks = {mark for pid in processes.ProcessTable().pids() if (mark := _mark_of(pid))}
     dead = {mark for mark in marks if _root_of(mark) == root and not processes.is_alive(_host_of(mark))}

@@ -33,6 +33,14 @@ class AnnouncedCall(NamedTuple):
     """The options of `begin` that say what the tool does."""
 
 
+class LostResult(NamedTuple):
+    """What became of a call whose result the transcript does not have, as the program would have stored it."""
+
+    id: str
+    content: Any
+    is_error: bool
+
+
 class ClaudeSession:
     """One session. Its methods may be called in any thread."""
 
@@ -59,8 +67,8 @@ class ClaudeSession:
 
     # Going on
 
-    def resume(self, told: set[str], position: str) -> None:
-        """Prepare to go on from a transcript that has the results of these calls.
+    def resume(self, told: set[str], position: str) -> list[LostResult]:
+        """Prepare to go on from a transcript that has the results of these calls. Return those that it lacks.
 
         What a killed host left at work is waited for or ended first, since it may still change what calls in doubt
         are settled by.
@@ -75,12 +83,22 @@ class ClaudeSession:
             if stored:
                 self.thread.delivered(*stored)
             self._left = self._left_over()
+            return list(map(_lost, self._left))
+
+    def told(self, ids: set[str], position: str) -> None:
+        """Note that results which were lost are in the transcript after all."""
+        with self._lock:
+            self._position = position
+            found = [one for one in self._left or () if _original(one.call_id) in ids]
+            # What is in doubt must not be made again under another id either.
+            self._left = [one for one in self._left or () if one not in found or one.outcome == "in-doubt"]
+            self.thread.delivered(*found)
 
     def _left_over(self) -> list[takeback.Action]:
-        """Return the calls that were made, or may have been, and that the model never got a result of."""
-        doubtful = (one for one in self.thread.actions() if one.outcome in ("in-doubt", "cut-short"))
-        found = [one for one in doubtful if not one.is_delivered]
-        return [one for one in self.thread.undelivered() if one.outcome == "done"] + found
+        """Return the calls that have ended, or were cut short, and that the model never got a result of."""
+        unclear = (one for one in self.thread.actions() if one.outcome in ("in-doubt", "cut-short"))
+        found = [one for one in unclear if not one.is_delivered]
+        return [*self.thread.undelivered(), *found]
 
     def turn(self, ref: str, title: str) -> str:
         """Begin the turn of a prompt. Return what the model has to know before it."""
@@ -105,7 +123,7 @@ class ClaudeSession:
                 self._left = self._left_over()
             for action in self._left:
                 if action.name == call.name and _same(action.arguments, call.args):
-                    if action.outcome == "cut-short":
+                    if action.outcome not in ("done", "in-doubt"):
                         continue  # it did not happen, so it may be made
                     self._left.remove(action)
                     self._repeated[call.id] = action
@@ -134,9 +152,7 @@ class ClaudeSession:
         with self._turn.here():
             return begin()
 
-    def answered(
-        self, id: str, name: str, answer: HumanAnswer, changed: Mapping[str, Any] | None
-    ) -> str:
+    def answered(self, id: str, name: str, answer: HumanAnswer, changed: Mapping[str, Any] | None) -> str:
         """Pass on what the host's human said to a call. Return why it must not be made; empty if it may."""
         with self._lock:
             begun, call = self._calls.get(id), self._asked.pop(id, None)
@@ -287,9 +303,10 @@ class ClaudeSessions:
 def text_of(value: Any) -> str:
     """Return the result of a call as a text for the model."""
     if isinstance(value, dict) and isinstance(value.get("content"), list):
-        parts = [part.get("text") for part in value["content"] if isinstance(part, dict)]
-        if parts and all(isinstance(part, str) for part in parts):
-            return "\n".join(parts)
+        parts = [part.get("text") if isinstance(part, dict) else None for part in value["content"]]
+        texts = [part for part in parts if isinstance(part, str)]
+        if texts and texts == parts:
+            return "\n".join(texts)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -299,19 +316,32 @@ def _told(action: takeback.Action) -> Told:
     return Told(value=action.result, found=action.found)
 
 
+def _lost(action: takeback.Action) -> LostResult:
+    id, result = _original(action.call_id), action.result
+    if action.outcome != "done":
+        return LostResult(id, _fate(action), True)
+    if not action.found and isinstance(result, dict) and isinstance(result.get("content"), list):
+        return LostResult(id, result["content"], False)
+    return LostResult(id, text_of(result), False)
+
+
+def _fate(action: takeback.Action) -> str:
+    """Return what the model has to know of a call whose result it never got."""
+    if action.outcome == "done":
+        return f"was made. Do not make it again. Its result: {text_of(action.result)}"
+    if action.outcome == "in-doubt":
+        return "may have been made. Do not make it again: a human has to find out."
+    if action.outcome == "failed":
+        return f"failed: {action.error}"
+    return "was cut short. Look at what it left before you make it again."
+
+
 def _news(left: list[takeback.Action]) -> str:
     if not left:
         return ""
-    lines = ["The process of this conversation was interrupted before you got the results of these calls:"]
-    for action in left:
-        call = f"- {action.name} {json.dumps(action.arguments, ensure_ascii=False)}"
-        if action.outcome == "done":
-            lines.append(f"{call} was made. Do not make it again. Its result: {text_of(action.result)}")
-        elif action.outcome == "in-doubt":
-            lines.append(f"{call} may have been made. Do not make it again: a human has to find out.")
-        else:
-            lines.append(f"{call} was cut short. Look at what it left before you make it again.")
-    return "\n".join(lines)
+    head = "The process of this conversation was interrupted before you got the results of these calls:"
+    calls = (f"{one.name} {json.dumps(one.arguments, ensure_ascii=False)}" for one in left)
+    return "\n".join([head, *(f"- {call} {_fate(one)}" for call, one in zip(calls, left, strict=True))])
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -25,7 +25,8 @@ def protected(servers: Any, sessions: ClaudeSessions) -> tuple[Any, dict[str, An
     """
     if not isinstance(servers, Mapping):
         return servers, {}
-    found, known = {}, {}
+    found: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     for name, given in servers.items():
         config = given
         if isinstance(given, (list, tuple)):

@@ -8,7 +8,9 @@ import os
 import secrets
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
@@ -20,7 +22,7 @@ import takeback
 from takeback.core.conversation import Snapshot, Spot, StatePiece
 from takeback.errors import UsageError
 from takeback.frameworks.calling import Threads
-from takeback.frameworks.claude_agent_sdk.sessions import ClaudeSessions
+from takeback.frameworks.claude_agent_sdk.sessions import ClaudeSessions, LostResult
 from takeback.workspace.store.conversations import conversations_of
 from takeback.workspace.workspace import Workspace
 
@@ -134,30 +136,36 @@ class TakebackSessionStore:
     # The same in the thread of the caller
 
     def _append(self, key: Any, entries: Sequence[Any]) -> None:
+        if position := self._add(key, entries):
+            self.sessions.of(key["session_id"]).stored(_results_in(entries), position)
+
+    def _add(self, key: Any, entries: Sequence[Any]) -> str:
+        """Store what is new among entries, and return its position; empty if nothing is."""
         name, space = _name(key), _space(key)
         with self._lock:
             last = next(self._batches(name, space), None)
             known = self._uuids(name, space, last)
             new = []
             for entry in entries:
-                if not (uuid := entry.get("uuid")) or uuid not in known:
+                if not (id := entry.get("uuid")) or id not in known:
                     new.append(entry)
-                    known |= {uuid} if uuid else set()
+                    known |= {id} if id else set()
             if not new:
-                return
+                return ""
             newest = next((spot.id for spot, _ in self._store.spots(name)), "")
             # Processes that append at the same time get different ids, so that nothing replaces anything.
             number = int(newest.partition("-")[0] or 0) + 1
             spot = Spot(name, space, f"{number:012}-{secrets.token_hex(4)}")
             self._put(key, spot, new, last)
             self._known[name, space] = spot.id, known
-        self.sessions.of(key["session_id"]).stored(_results_in(new), spot.id)
+            return spot.id
 
     def _uuids(self, name: str, space: str, last: TranscriptBatch | None) -> set[str]:
         position, known = self._known.get((name, space), ("", set()))
         if position == (last.spot.id if last else ""):
             return known
-        return {uuid for batch in self._batches(name, space) for one in batch.entries if (uuid := one.get("uuid"))}
+        entries = (entry for batch in self._batches(name, space) for entry in batch.entries)
+        return {id for entry in entries if (id := entry.get("uuid"))}
 
     def _put(self, key: Any, spot: Spot, entries: Sequence[Any], earlier: TranscriptBatch | None) -> None:
         summary = None
@@ -172,22 +180,32 @@ class TakebackSessionStore:
             pass  # another process removed entries meanwhile, so the token is outdated
 
     def _load(self, key: Any) -> list[Any] | None:
-        name = _name(key)
-        batches = list(self._batches(name, _space(key)))[::-1]
-        entries = [entry for batch in batches for entry in batch.entries]
-        if entries and "subpath" not in key:
+        name, space = _name(key), _space(key)
+        if "subpath" not in key and (newest := next(self._batches(name), None)):
             told = {id for batch in self._batches(name) for id in _results_in(batch.entries)}
-            newest = next(self._batches(name)).spot.id
-            self.sessions.of(key["session_id"]).resume(told, newest)
-        return entries or None
+            session = self.sessions.of(key["session_id"])
+            lost = {one.id: one for one in session.resume(told, newest.spot.id)}
+            self._complete(key, lost)
+        batches = list(self._batches(name, space))[::-1]
+        return [entry for batch in batches for entry in batch.entries] or None
+
+    def _complete(self, key: Any, lost: dict[str, LostResult]) -> None:
+        """Add the results that a killed host could not store, to the transcripts that have their calls."""
+        name = _name(key)
+        for space in dict.fromkeys(batch.spot.space for batch in self._batches(name)):
+            entries = [entry for batch in self._batches(name, space) for entry in batch.entries]
+            missing = [(entry, lost[id]) for entry in entries for id in _calls_in([entry]) if id in lost]
+            if missing:
+                made = [_result_entry(entry, one) for entry, one in missing]
+                place = {} if space == MAIN else {"subpath": space.removeprefix(_SUB)}
+                spot = self._add({**key, **place}, made)
+                self.sessions.of(key["session_id"]).told({one.id for _, one in missing}, spot)
 
     def _newest(self, project_key: str) -> list[tuple[str, TranscriptBatch]]:
         start = f"{FRAMEWORK}/{quote(project_key, safe='')}/"
-        found = []
-        for name in self._store.threads():
-            if name.startswith(start) and (batch := next(self._batches(name, MAIN), None)):
-                found.append((unquote(name.removeprefix(start)), batch))
-        return found
+        names = [name for name in self._store.threads() if name.startswith(start)]
+        newest = {name: next(self._batches(name, MAIN), None) for name in names}
+        return [(unquote(name.removeprefix(start)), batch) for name, batch in newest.items() if batch]
 
     def _delete(self, key: Any) -> None:
         name = _name(key)
@@ -228,9 +246,21 @@ def _space(key: Any) -> str:
     return f"{_SUB}{key['subpath']}" if "subpath" in key else MAIN
 
 
+def _result_entry(asked: Any, lost: LostResult) -> Any:
+    """Return the entry that the program would have written for the result of a call, which is in `asked`."""
+    taken = {name: value for name, value in asked.items() if name not in ("message", "requestId", "slug")}
+    block = {"type": "tool_result", "tool_use_id": lost.id, "content": lost.content}
+    block |= {"is_error": True} if lost.is_error else {}
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    own = {"type": "user", "uuid": str(uuid.uuid4()), "parentUuid": asked.get("uuid"), "timestamp": now}
+    return taken | own | {"message": {"role": "user", "content": [block]}}
+
+
 def _blocks(entries: Sequence[Any], kind: str) -> Iterator[Any]:
     for entry in entries:
-        content = (entry.get("message") or {}).get("content") if isinstance(entry.get("message"), dict) else None
+        content = (
+            (entry.get("message") or {}).get("content") if isinstance(entry.get("message"), dict) else None
+        )
         for block in content if isinstance(content, list) else ():
             if isinstance(block, dict) and block.get("type") == kind:
                 yield block
