@@ -28,7 +28,7 @@ def main(store: str, folder: str) -> None:
 
 
 async def again(store: Any) -> None:
-    """An entry that comes twice is stored once, whichever object stores it; one without a uuid is stored each time."""
+    """An entry that comes twice is stored once, whichever object stores it; without a uuid it is stored each time."""
     key = {"project_key": "p", "session_id": "s"}
     await store.append(key, [{"type": "x", "uuid": "a"}, {"type": "x"}])
     await TakebackSessionStore(store.workspace).append(key, [{"type": "x", "uuid": "a"}, {"type": "y"}])

@@ -52,7 +52,7 @@ class TestClaudeAgentSdk(AdapterContract):
 
     def test_a_human_approves_a_command_at_the_terminal(self, world: World) -> None:
         """The program's own tool waits like any other, also beside another call, and without can_use_tool."""
-        (world.work / "takeback.toml").write_text('[[rules]]\ntool = "Bash"\ndo = "ask"\n')
+        (world.work / "takeback.toml").write_text('[rules.tools]\nask = ["Bash"]\n')
         account = world.agent("say", "own")
         assert account.asked == "Bash" and account.results == [["Write", "ok"]]
         with takeback.open(world.work) as tb:
@@ -76,17 +76,30 @@ def test_the_store_conforms(store: str, server: Server, tmp_path: Path) -> None:
     assert done.returncode == 0 and "stores conform" in done.stdout, done.stdout + done.stderr
 
 
-def test_nothing_is_imported_before_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    from takeback.frameworks import claude_agent_sdk
+def test_nothing_of_the_sdk_is_imported_before_it_is_used() -> None:
+    import takeback.frameworks.claude_agent_sdk as adapter
 
     assert "claude_agent_sdk" not in sys.modules  # it is not even installed here
     with pytest.raises(UsageError, match="claude-agent-sdk is not installed") as missing:
-        claude_agent_sdk.options  # noqa: B018
-    assert "takeback[claude-agent-sdk]" in missing.value.hint
-    monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.1.9")
-    with pytest.raises(UsageError, match=r"0\.1\.9 does not work") as wrong:
-        claude_agent_sdk.options  # noqa: B018
-    assert wrong.value.hint == f"pip install '{supported.CLAUDE_AGENT_SDK[0]}'"
+        _ = adapter.options
+    assert "pip install 'takeback[claude-agent-sdk]'" in missing.value.hint
+    with pytest.raises(AttributeError, match="no attribute 'option'"):
+        _ = adapter.option  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "version, works", [("0.2.181", False), ("0.2.182", True), ("0.2.200", True), ("0.3.0", False)]
+)
+def test_a_version_that_does_not_work_is_named(
+    version: str, works: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: version)
+    if works:
+        supported.require("claude-agent-sdk", supported.CLAUDE_AGENT_SDK)
+        return
+    with pytest.raises(UsageError, match=f"claude-agent-sdk {version} does not work") as refused:
+        supported.require("claude-agent-sdk", supported.CLAUDE_AGENT_SDK)
+    assert refused.value.hint == "pip install 'claude-agent-sdk>=0.2.182,<0.3'"
 
 
 def test_the_example_tells_the_truth(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ OWN = re.compile(
     r"\s*takeback +(?:undo|redo|restore|save|status|log|show|diff|verify|du|approvals)(?: +[\w./=,:@%+-]+)*\s*"
 )
 """A command that runs Takeback itself, which records what it does."""
+PROMPT_S_MAX = 2.0
+"""How long the first call of a turn waits until the transcript has its prompt: a session without it cannot go on."""
 STORED_S_MAX = 5.0
 """How long the end of a turn waits until the transcript has the results of its calls."""
 _POLL_S = 0.02
@@ -120,8 +122,12 @@ class AgentHooks:
         call = self._call(given, str(given.get("tool_use_id") or id or ""))
         if call is None:
             return {}
+        session = self._sessions.of(given["session_id"])
+        deadline = time.monotonic() + PROMPT_S_MAX
+        while session.waits_for_prompt and time.monotonic() < deadline:
+            await anyio.sleep(_POLL_S)
         try:
-            begun = await to_thread.run_sync(partial(self._sessions.of(given["session_id"]).begin, call))
+            begun = await to_thread.run_sync(partial(session.begin, call))
         except TakebackError as error:
             return _refused(f"{call.name} was not called: {error}")
         if isinstance(begun, takeback.Action):

@@ -59,6 +59,8 @@ class ClaudeSession:
         self._at_work: set[str] = set()
         self._left: list[takeback.Action] | None = None
         self._position = ""
+        self.waits_for_prompt = False
+        """True if a turn has begun, and the transcript does not have its prompt yet."""
 
     @property
     def thread(self) -> takeback.Thread:
@@ -109,6 +111,7 @@ class ClaudeSession:
                 words = " ".join(title.split())
                 self._turn = self.thread.turn(ref, name=words[:TITLE_CHARS_MAX] or ref)
                 self._turn.__enter__()  # a commit ends it
+                self.waits_for_prompt = True
             return _news(self._left)
 
     # Calls
@@ -195,10 +198,11 @@ class ClaudeSession:
 
     # What the transcript has
 
-    def stored(self, results: set[str], position: str) -> None:
+    def stored(self, results: set[str], position: str, *, has_prompt: bool = True) -> None:
         """Note that the transcript has the results of these calls, and how far it goes."""
         with self._lock:
             self._position = position
+            self.waits_for_prompt = self.waits_for_prompt and not has_prompt
             delivered = []
             for id in results & (self._calls.keys() | self._repeated.keys()):
                 if repeated := self._repeated.pop(id, None):

@@ -137,7 +137,9 @@ class TakebackSessionStore:
 
     def _append(self, key: Any, entries: Sequence[Any]) -> None:
         if position := self._add(key, entries):
-            self.sessions.of(key["session_id"]).stored(_results_in(entries), position)
+            prompted = any(entry.get("type") == "user" and not _results_in([entry]) for entry in entries)
+            session = self.sessions.of(key["session_id"])
+            session.stored(_results_in(entries), position, has_prompt=prompted)
 
     def _add(self, key: Any, entries: Sequence[Any]) -> str:
         """Store what is new among entries, and return its position; empty if nothing is."""
@@ -181,11 +183,11 @@ class TakebackSessionStore:
 
     def _load(self, key: Any) -> list[Any] | None:
         name, space = _name(key), _space(key)
-        if "subpath" not in key and (newest := next(self._batches(name), None)):
+        if "subpath" not in key:
             told = {id for batch in self._batches(name) for id in _results_in(batch.entries)}
-            session = self.sessions.of(key["session_id"])
-            lost = {one.id: one for one in session.resume(told, newest.spot.id)}
-            self._complete(key, lost)
+            newest = next((batch.spot.id for batch in self._batches(name)), "")
+            found = self.sessions.of(key["session_id"]).resume(told, newest)
+            self._complete(key, {one.id: one for one in found})
         batches = list(self._batches(name, space))[::-1]
         return [entry for batch in batches for entry in batch.entries] or None
 
