@@ -72,10 +72,11 @@ def events(block: dict[str, Any]) -> list[dict[str, Any]]:
         "model": "scripted",
     }
     message |= {"content": [], "usage": usage, **stop}
-    empty: dict[str, Any] = block | ({"input": {}} if is_call else {"text": ""})
     delta: dict[str, Any] = {"type": "text_delta", "text": block.get("text")}
+    empty: dict[str, Any] = block | {"text": ""}
     if is_call:
         delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        empty = block | {"input": {}}
     return [
         {"type": "message_start", "message": message},
         {"type": "content_block_start", "index": 0, "content_block": empty},
