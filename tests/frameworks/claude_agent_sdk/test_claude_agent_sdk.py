@@ -78,12 +78,20 @@ def session_of(world: World) -> str:
     return str(json.loads(place.read_text().splitlines()[0])["sessionId"])
 
 
-@pytest.mark.parametrize("store", ["file", "memory", pytest.param("postgres", marks=pytest.mark.sweep)])
-def test_the_store_conforms(store: str, server: Server, tmp_path: Path) -> None:
-    address = server.make("") if store == "postgres" else {"file": "", "memory": "memory"}[store]
+def conforms(address: str, folder: Path) -> None:
     module = "tests.frameworks.claude_agent_sdk.conforming"
-    done = driven("claude_agent_sdk", module, address, str(tmp_path))
+    done = driven("claude_agent_sdk", module, address, str(folder))
     assert done.returncode == 0 and "stores conform" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("address", ["", "memory"])
+def test_the_store_conforms(address: str, tmp_path: Path) -> None:
+    conforms(address, tmp_path)
+
+
+@pytest.mark.sweep
+def test_the_store_conforms_on_a_server(server: Server, tmp_path: Path) -> None:
+    conforms(server.make(""), tmp_path)
 
 
 def test_nothing_of_the_sdk_is_imported_before_it_is_used() -> None:

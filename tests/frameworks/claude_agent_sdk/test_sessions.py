@@ -100,6 +100,15 @@ def test_a_call_in_doubt_is_not_made_under_another_id(tb: takeback.Workspace) ->
     assert isinstance(again, Told) and "in doubt, and was not made again" in again.why
 
 
+def test_a_call_of_a_program_that_is_gone_is_cut_short(tb: takeback.Workspace) -> None:
+    session = opened(tb)
+    action = session.begin(call("a"))
+    assert isinstance(action, takeback.Action)
+    [lost] = session.resume(set(), "1")
+    assert action.outcome == "cut-short" and lost.is_error and "was cut short" in lost.content
+    assert isinstance(session.begin(call("b")), takeback.Action)  # it did not happen, so it may be made
+
+
 def test_a_human_changes_the_arguments(tb: takeback.Workspace) -> None:
     session = opened(tb)
     asked = session.begin(AnnouncedCall("a", "pay", {"amount": 7}, {"effect": "irreversible"}))
