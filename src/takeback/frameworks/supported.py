@@ -24,6 +24,7 @@ class Supported(NamedTuple):
 # The extras of pyproject.toml name the same versions.
 CLAUDE_AGENT_SDK = (Supported("claude-agent-sdk", (0, 2, 182), (0, 3)),)
 LANGGRAPH = (Supported("langgraph-checkpoint", (4, 3), (5,)),)
+TEMPORAL = (Supported("temporalio", (1, 35), (2,)),)
 LANGCHAIN = (Supported("langchain", (1, 4), (2,)), *LANGGRAPH)
 
 
