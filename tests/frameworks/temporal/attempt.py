@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from temporalio import activity
+from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
@@ -96,15 +97,20 @@ async def attempted(plugin: TakebackPlugin, function: Any, order: Order) -> Any:
     return await environment.run(execute)
 
 
+async def configured(plugin: TakebackPlugin) -> list[str]:
+    """The interceptors of a worker with this plugin. Its client connects when it is first used, which it never is."""
+    client = await Client.connect("127.0.0.1:9", lazy=True)
+    config: Any = {"client": client, "task_queue": "q", "activities": [book]}
+    return [type(one).__name__ for one in plugin.configure_worker(config)["interceptors"]]
+
+
 def main(command: str, word: str = "") -> None:
     plugin = TakebackPlugin(os.environ["WORK"])
     told: dict[str, Any] = {}
     if command == "back":
         told["verdict"] = str(plugin.take_back(WORKFLOW, RUN).verdict)
     elif command == "configured":
-        config: Any = {"interceptors": [], "activities": [book]}
-        made = plugin.configure_worker(config)["interceptors"]
-        told["interceptors"] = [type(one).__name__ for one in made]
+        told["interceptors"] = asyncio.run(configured(plugin))
     else:
         function = {"book": book, "reserve": reserve, "pay": pay}[command]
         try:
