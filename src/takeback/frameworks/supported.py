@@ -23,12 +23,14 @@ class Supported(NamedTuple):
 
 # The extras of pyproject.toml name the same versions.
 AGENT_FRAMEWORK = (Supported("agent-framework-core", (1, 23), (2,)),)
+AUTOGEN = (Supported("autogen-agentchat", (0, 7, 5), (0, 8)), Supported("autogen-core", (0, 7, 5), (0, 8)))
+CLAUDE_AGENT_SDK = (Supported("claude-agent-sdk", (0, 2, 182), (0, 3)),)
 GOOGLE_ADK = (Supported("google-adk", (2, 13), (3,)),)
 LANGGRAPH = (Supported("langgraph-checkpoint", (4, 3), (5,)),)
-OPENAI_AGENTS = (Supported("openai-agents", (0, 24), (0, 25)),)
-AUTOGEN = (Supported("autogen-agentchat", (0, 7, 5), (0, 8)), Supported("autogen-core", (0, 7, 5), (0, 8)))
 LANGCHAIN = (Supported("langchain", (1, 4), (2,)), *LANGGRAPH)
+OPENAI_AGENTS = (Supported("openai-agents", (0, 24), (0, 25)),)
 PYDANTIC_AI = (Supported("pydantic-ai-slim", (2, 66), (3,)),)
+TEMPORAL = (Supported("temporalio", (1, 35), (2,)),)
 
 
 def require(extra: str, packages: tuple[Supported, ...]) -> None:

@@ -207,7 +207,7 @@ def declared(function: Function) -> Declared:
     return _found(function) or Declared(_called(function), Effect.UNKNOWN)
 
 
-_INSIDE = ("func", "__wrapped__", "function", "_func", "forward", "fn", "coroutine", "_run")
+_INSIDE = ("func", "__wrapped__", "function", "_func", "forward", "fn", "coroutine", "_run", "handler")
 """Where the tools of frameworks keep the function that they wrap."""
 _WRAPPED_MAX = 64
 
