@@ -24,6 +24,7 @@ class Supported(NamedTuple):
 # The extras of pyproject.toml name the same versions.
 CREWAI = (Supported("crewai", (1, 15, 30), (2,)),)
 LANGGRAPH = (Supported("langgraph-checkpoint", (4, 3), (5,)),)
+STRANDS = (Supported("strands-agents", (1, 62), (2,)),)
 LANGCHAIN = (Supported("langchain", (1, 4), (2,)), *LANGGRAPH)
 
 
