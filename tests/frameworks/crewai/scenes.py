@@ -6,13 +6,16 @@ import asyncio
 import json
 import os
 import sys
+import threading
 import traceback
 import uuid
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
-from crewai import Agent, Crew, Task
+from crewai import LLM, Agent, Crew, Task
 from crewai.flow import HumanFeedbackPending, HumanFeedbackProvider, PendingFeedbackContext
 from crewai.flow.flow import Flow, start
 from crewai.flow.human_feedback import human_feedback
@@ -304,6 +307,99 @@ def copies_of_a_crew_are_protected_too(scene: Scene) -> None:
         takeback.UsageError,
         lambda: protect_tools([shop.book], scene.thread),  # type: ignore[list-item]
     )
+
+
+class Shaped(Rounds):
+    """A model that answers with an object, as it is asked to."""
+
+    def call(self, messages: Any, *_: Any, **__: Any) -> Any:
+        self.asked.append(messages)
+        return Room(name="attic", beds=len(self.asked))
+
+
+class Part:
+    """A call as Gemini's package has it: CrewAI knows it by its name and its shape."""
+
+    def __init__(self, name: str, args: dict[str, Any]) -> None:
+        self.function_call = SimpleNamespace(name=name, args=args)
+
+
+class Gemini(Rounds):
+    """A model whose calls must come back to it as they are."""
+
+    def call(self, messages: Any, *_: Any, **__: Any) -> Any:
+        self.asked.append(messages)
+        if any(message["role"] == "tool" for message in messages):
+            return "done"
+        return [Part(*BOOK[0])]
+
+
+def answers_that_are_not_words_are_recorded_or_asked_again(scene: Scene) -> None:
+    shaped, said = Shaped(model="rounds"), [{"role": "user", "content": "which room?"}]
+    for _process in range(2):
+        thread = scene.again()
+        with thread.turn("1"):
+            answer = protect_model(shaped, thread).call(said, response_model=Room)
+        assert answer == Room(name="attic", beds=1)
+    gemini = Gemini(model="rounds")
+    for _process in range(2):
+        thread = scene.again()
+        with thread.turn("2"):
+            assert scene.crew(gemini, [tool(shop.book)], thread).kickoff({"guest": "ann"}).raw == "done"
+    assert rooms() == ["attic"] and len(gemini.asked) == 3
+    assert any("raw_tool_call_parts" in message for message in gemini.asked[1])
+
+
+class Completions(BaseHTTPRequestHandler):
+    """What an OpenAI-compatible server answers: a call, and after its result a text."""
+
+    asked: ClassVar[list[Any]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append(body)
+        message: dict[str, Any] = {"role": "assistant", "content": "done"}
+        if body["messages"][-1]["role"] != "tool":
+            function = {"name": "book", "arguments": '{"room": "attic"}'}
+            call = {"id": f"call-{uuid.uuid4()}", "type": "function", "function": function}
+            message = {"role": "assistant", "content": None, "tool_calls": [call]}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        answer = {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "gpt-4o",
+            "choices": [choice],
+        }
+        told = json.dumps(answer | {"usage": usage}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(told)))
+        self.end_headers()
+        self.wfile.write(told)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def a_model_of_a_provider_is_recorded_alike(scene: Scene) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Completions)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}/v1"
+    try:
+        for _process in range(2):
+            model = LLM(model="openai/gpt-4o", api_key="none", base_url=address)
+            assert model.supports_function_calling()
+            thread = scene.again()
+            with thread.turn("1"):
+                assert scene.crew(model, [tool(shop.book)], thread).kickoff({"guest": "ann"}).raw == "done"
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert rooms() == ["attic"] and len(Completions.asked) == 2
+    called = Completions.asked[1]["messages"]
+    assert called[-2]["tool_calls"][0]["id"] == called[-1]["tool_call_id"]
 
 
 class Later(HumanFeedbackProvider):  # type: ignore[misc, unused-ignore]
