@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -111,3 +112,20 @@ def test_numbers_that_were_given_in_a_circle(started: Started) -> None:
     assert process.pid in processes._listing(processes.Count(0, 1 << 30))
     assert process.pid in processes._listing(processes.Count(0, process.pid - 1))
     assert process.pid not in processes._listing(processes.Count(0, process.pid))
+
+
+@pytest.mark.parametrize("near_max", [processes.NEAR_MAX, 0])
+def test_what_was_started_since_is_found_whether_or_not_everything_is_listed(
+    started: Started, monkeypatch: pytest.MonkeyPatch, near_max: int
+) -> None:
+    """A thread has a number like a process, but is none."""
+    monkeypatch.setattr(processes, "NEAR_MAX", near_max)
+    before = processes.count()
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    process = started()
+    found = processes._listing(before)
+    over.set()
+    thread.join()
+    assert process.pid in found and not {thread.native_id, os.getpid()} & found

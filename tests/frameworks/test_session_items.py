@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import takeback
-from takeback.frameworks.session_items import SessionItems
+from takeback.frameworks.session_items import SessionItems, names_of
 from tests.resources.postgres.world import Server
 
 
@@ -29,6 +29,14 @@ def test_items_stay_in_order_and_apart_from_other_sessions(workspace: takeback.W
     SessionItems(workspace, "openai-agents/2").add(["another one"])
     assert items.items() == [{"n": 1}, {"n": 2}, {"n": 3}]
     assert items.items(2) == [{"n": 2}, {"n": 3}] and items.items(0) == []
+
+
+def test_sessions_are_listed_by_their_prefix(workspace: takeback.Workspace) -> None:
+    assert names_of(workspace, "a/") == []
+    for name in ("a/1", "a/2", "b/1"):
+        SessionItems(workspace, name).add([1])
+    SessionItems(workspace, "a/2").clear()
+    assert names_of(workspace, "a/") == ["a/1"] and sorted(names_of(workspace, "")) == ["a/1", "b/1"]
 
 
 def test_the_newest_item_is_taken_off(workspace: takeback.Workspace) -> None:

@@ -18,6 +18,11 @@ JSON = "json"
 _SPACE = "items"
 
 
+def names_of(workspace: Workspace, prefix: str) -> list[str]:
+    """Return the names with this prefix under which there are items."""
+    return [name for name in conversations_of(workspace).threads() if name.startswith(prefix)]
+
+
 class SessionItems:
     """A list of JSON values under a name. What `add` was given is durable when it returns."""
 

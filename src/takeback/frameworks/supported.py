@@ -22,10 +22,13 @@ class Supported(NamedTuple):
 
 
 # The extras of pyproject.toml name the same versions.
+AGENT_FRAMEWORK = (Supported("agent-framework-core", (1, 23), (2,)),)
 CREWAI = (Supported("crewai", (1, 15, 30), (2,)),)
+GOOGLE_ADK = (Supported("google-adk", (2, 13), (3,)),)
 LANGGRAPH = (Supported("langgraph-checkpoint", (4, 3), (5,)),)
-STRANDS = (Supported("strands-agents", (1, 62), (2,)),)
 LANGCHAIN = (Supported("langchain", (1, 4), (2,)), *LANGGRAPH)
+PYDANTIC_AI = (Supported("pydantic-ai-slim", (2, 66), (3,)),)
+STRANDS = (Supported("strands-agents", (1, 62), (2,)),)
 
 
 def require(extra: str, packages: tuple[Supported, ...]) -> None:

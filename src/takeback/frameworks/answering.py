@@ -1,0 +1,75 @@
+"""Answers of a model that contain calls, for frameworks that do not store an answer before its tools run.
+
+A call id identifies a call after a crash only if the answer that contains it is kept. An answer is recorded just
+before the first of its calls is begun. An answer whose calls were never begun, or that has none, is not recorded:
+asking the model for it again changes nothing in the world, and a bad answer must not come again for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import takeback
+from takeback.core import keys
+
+
+class Question(NamedTuple):
+    """What a model is asked, and where in the conversation."""
+
+    position: str
+    digest: str
+
+
+class MadeAnswer(NamedTuple):
+    """An answer that a model gave in this process, and what it was asked."""
+
+    question: Question
+    answer: Any
+
+
+class _NotRecordedError(Exception):
+    """The record has no answer."""
+
+
+def question(position: str, asked: Any) -> Question:
+    """Return what a model is asked at a position: JSON values, of which times and ids of runs do not count."""
+    # A digest: a conversation is long, and each call would have to look through all of it again.
+    return Question(position, keys.intent_key("asked", keys.asked(asked)))
+
+
+class AnswersWithCalls:
+    """The answers of one turn."""
+
+    def __init__(self, thread: takeback.Thread) -> None:
+        self._thread = thread
+        self._made: dict[str, MadeAnswer] = {}
+
+    async def recorded(self, asked: Question) -> Any:
+        """Return the recorded answer to a question; None if there is none."""
+
+        async def make() -> Any:
+            raise _NotRecordedError
+
+        try:
+            with self._thread.turn(asked.position).here():
+                return await self._thread.aanswer(asked.digest, make)
+        except _NotRecordedError:
+            return None
+
+    def made(self, asked: Question, answer: Any, call_ids: Iterable[str]) -> None:
+        """Remember an answer, as JSON values, until one of its calls is begun."""
+        self._made.update(dict.fromkeys(call_ids, MadeAnswer(asked, answer)))
+
+    async def before(self, call_id: str) -> None:
+        """Record the answer that contains this call, unless it is recorded. Call it before the call is begun."""
+        made = self._made.get(call_id)
+        if made is None:
+            return  # the answer is recorded, or the framework has stored it
+
+        async def make() -> Any:
+            return made.answer
+
+        with self._thread.turn(made.question.position).here():
+            await self._thread.aanswer(made.question.digest, make)
+        self._made.pop(call_id, None)
