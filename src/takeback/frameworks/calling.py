@@ -94,13 +94,6 @@ class Calling:
             begun = await thread.abegin(name, args, **_once_more(begun, options))
         return _decided(begun)
 
-    def refuse(self, thread: takeback.Thread, call_id: str, answer: HumanAnswer) -> None:
-        """Record that a human refused a call, for frameworks that then do not come back to its tool."""
-        for approval in self.workspace.approvals():
-            if approval.run == thread.id and approval.asked.key == call_id:
-                told = ", ".join(filter(None, (answer.why, f"by {answer.by}", f"via {self.framework}")))
-                self.workspace.deny(approval.id, told)
-
     def _answered(
         self, ask: takeback.Ask, answer: HumanAnswer
     ) -> takeback.Action | takeback.Denied | takeback.Ask:
@@ -136,6 +129,13 @@ class Threads(Calling):
                 key = f"{self.framework}/{id}"
                 self._known[id] = self.workspace.thread(key=key, approvals="host")
             return self._known[id]
+
+    def refuse(self, thread: takeback.Thread, call_id: str, answer: HumanAnswer) -> None:
+        """Record that a human refused a call, for frameworks that then do not come back to its tool."""
+        for approval in self.workspace.approvals():
+            if approval.run == thread.id and approval.asked.key == call_id:
+                told = ", ".join(filter(None, (answer.why, f"by {answer.by}", f"via {self.framework}")))
+                self.workspace.deny(approval.id, told)
 
 
 def _may_begin_again(
