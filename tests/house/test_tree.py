@@ -40,6 +40,7 @@ CRUMBS = {
     "engine.outbox.check": "verifies the outbox against the journal; nothing else of the outbox looks back",
     "engine.outbox.metrics": "the only module that knows OpenTelemetry",
     "engine.tracking.own_processes": "an implementation of a port, put in by the composition root",
+    "frameworks.crewai.flows": "loaded only by whoever has flows; crews do without",
     "resources.files.look.proof": "the deep look, which no ordinary look uses",
     "resources.files.outside.roots": "checks what a caller names, before a run begins",
     "resources.files.tree.cache": "a format on disk",

@@ -13,7 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import takeback
 from takeback.workspace.opening import open_workspace
@@ -50,26 +50,11 @@ Answering = Callable[[takeback.Ask], HumanAnswer | None]
 """Returns what a human answered to a request; None if nobody has."""
 
 
-class Threads:
-    """The threads of a framework in a workspace, found by the ids that the framework gives them."""
+class Calling:
+    """Begins the calls of a framework."""
 
-    def __init__(self, where: Workspace | str | os.PathLike[str], framework: str) -> None:
+    def __init__(self, framework: str) -> None:
         self.framework = framework
-        self._known: dict[str, takeback.Thread] = {}
-        self._lock = threading.Lock()
-        if isinstance(where, Workspace):
-            self.workspace = where
-        else:
-            self.workspace = open_workspace(where)
-            weakref.finalize(self, self.workspace.close)  # with the adapter, or when the program ends
-
-    def of(self, id: str) -> takeback.Thread:
-        """Return the thread with this id, opened so that the host program may pass on approvals."""
-        with self._lock:
-            if id not in self._known:
-                key = f"{self.framework}/{id}"
-                self._known[id] = self.workspace.thread(key=key, approvals="host")
-            return self._known[id]
 
     def begin(
         self,
@@ -89,7 +74,7 @@ class Threads:
         if isinstance(begun, takeback.Ask) and answering and (answer := answering(begun)):
             begun = self._answered(begun, answer)
         if _may_begin_again(begun):
-            begun = thread.begin(name, args, **options | {"again": True})
+            begun = thread.begin(name, args, **_once_more(begun, options))
         return _decided(begun)
 
     async def abegin(
@@ -106,15 +91,8 @@ class Threads:
         if isinstance(begun, takeback.Ask) and answering and (answer := answering(begun)):
             begun = await self._aanswered(begun, answer)
         if _may_begin_again(begun):
-            begun = await thread.abegin(name, args, **options | {"again": True})
+            begun = await thread.abegin(name, args, **_once_more(begun, options))
         return _decided(begun)
-
-    def refuse(self, thread: takeback.Thread, call_id: str, answer: HumanAnswer) -> None:
-        """Record that a human refused a call, for frameworks that then do not come back to its tool."""
-        for approval in self.workspace.approvals():
-            if approval.run == thread.id and approval.asked.key == call_id:
-                told = ", ".join(filter(None, (answer.why, f"by {answer.by}", f"via {self.framework}")))
-                self.workspace.deny(approval.id, told)
 
     def _answered(
         self, ask: takeback.Ask, answer: HumanAnswer
@@ -131,8 +109,45 @@ class Threads:
         return await ask.arefuse(answer.why, by=answer.by, via=self.framework)
 
 
-def _may_begin_again(begun: takeback.Action | takeback.Denied | takeback.Ask) -> bool:
+class Threads(Calling):
+    """The threads of a framework in a workspace, found by the ids that the framework gives them."""
+
+    def __init__(self, where: Workspace | str | os.PathLike[str], framework: str) -> None:
+        super().__init__(framework)
+        self._known: dict[str, takeback.Thread] = {}
+        self._lock = threading.Lock()
+        if isinstance(where, Workspace):
+            self.workspace = where
+        else:
+            self.workspace = open_workspace(where)
+            weakref.finalize(self, self.workspace.close)  # with the adapter, or when the program ends
+
+    def of(self, id: str) -> takeback.Thread:
+        """Return the thread with this id, opened so that the host program may pass on approvals."""
+        with self._lock:
+            if id not in self._known:
+                key = f"{self.framework}/{id}"
+                self._known[id] = self.workspace.thread(key=key, approvals="host")
+            return self._known[id]
+
+    def refuse(self, thread: takeback.Thread, call_id: str, answer: HumanAnswer) -> None:
+        """Record that a human refused a call, for frameworks that then do not come back to its tool."""
+        for approval in self.workspace.approvals():
+            if approval.run == thread.id and approval.asked.key == call_id:
+                told = ", ".join(filter(None, (answer.why, f"by {answer.by}", f"via {self.framework}")))
+                self.workspace.deny(approval.id, told)
+
+
+def _may_begin_again(
+    begun: takeback.Action | takeback.Denied | takeback.Ask,
+) -> TypeGuard[takeback.Action]:
     return isinstance(begun, takeback.Action) and begun.outcome in ("failed", "cut-short")
+
+
+def _once_more(begun: takeback.Action, options: dict[str, Any]) -> dict[str, Any]:
+    # A call without an id was counted by its first `begin`, and must not count twice.
+    known = {} if options.get("call_id") else {"call_id": begun.call_id, "scope": ""}
+    return options | {"again": True} | known
 
 
 def _decided(begun: takeback.Action | takeback.Denied | takeback.Ask) -> takeback.Action | Told:

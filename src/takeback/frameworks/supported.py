@@ -25,11 +25,13 @@ class Supported(NamedTuple):
 AGENT_FRAMEWORK = (Supported("agent-framework-core", (1, 23), (2,)),)
 AUTOGEN = (Supported("autogen-agentchat", (0, 7, 5), (0, 8)), Supported("autogen-core", (0, 7, 5), (0, 8)))
 CLAUDE_AGENT_SDK = (Supported("claude-agent-sdk", (0, 2, 182), (0, 3)),)
+CREWAI = (Supported("crewai", (1, 15, 30), (2,)),)
 GOOGLE_ADK = (Supported("google-adk", (2, 13), (3,)),)
 LANGGRAPH = (Supported("langgraph-checkpoint", (4, 3), (5,)),)
 LANGCHAIN = (Supported("langchain", (1, 4), (2,)), *LANGGRAPH)
 OPENAI_AGENTS = (Supported("openai-agents", (0, 24), (0, 25)),)
 PYDANTIC_AI = (Supported("pydantic-ai-slim", (2, 66), (3,)),)
+STRANDS = (Supported("strands-agents", (1, 62), (2,)),)
 TEMPORAL = (Supported("temporalio", (1, 35), (2,)),)
 
 

@@ -244,8 +244,9 @@ class Thread(Answers, AlsoAsync["Thread"]):
         actions = history.actions_in(found.id)
         return None if actions and all(map(history.is_undone, actions)) else found
 
-    def _turn(self) -> Turn | None:
-        """Return the turn of this thread that this code is in."""
+    @property
+    def current_turn(self) -> Turn | None:
+        """The turn of this thread that this code is in; None outside of turns."""
         return next((turn for turn in reversed(_turns.get()) if turn.thread is self), None)
 
     # Calls
@@ -331,7 +332,7 @@ class Thread(Answers, AlsoAsync["Thread"]):
 
     def _place(self) -> ActionScope:
         self._open()
-        turn, began = self._turn(), self._options.began
+        turn, began = self.current_turn, self._options.began
         parent = self._context.action or began.parent
         return ActionScope(
             turn.id if turn else "", parent, began.actor, began.session, processes.this_process()
@@ -342,7 +343,7 @@ class Thread(Answers, AlsoAsync["Thread"]):
 
     def _unnamed(self, name: str, intended: Any, /) -> str:
         """Return the key of something without one, by what it is and how often it occurred in its turn."""
-        turn = self._turn()
+        turn = self.current_turn
         place, nth = (turn.ref, turn.nth) if turn else ("", self._nth)
         return keys.action_key(place, nth(keys.alike(place, name, intended)), name, intended)
 
