@@ -95,7 +95,9 @@ class BlobContract:
 
     def test_what_is_not_there_is_said_to_be_pruned_or_lost(self, blobs: BlobStore) -> None:
         blobs.put(b"abc")
-        with pytest.raises(CorruptionError, match=f"{text_name(bytes(32))} was pruned or is lost"):
+        with pytest.raises(
+            CorruptionError, match=f"{text_name(bytes(32))} was pruned or forgotten, or is lost"
+        ):
             blobs.get(bytes(32))
 
     def test_many_come_back_once_each(self, blobs: BlobStore) -> None:

@@ -233,7 +233,7 @@ def flipped(at: int) -> Any:
 )  # fmt: skip
 def test_a_damaged_object(tmp_path: Path, how: Any, seal: Seal) -> None:
     two = damaged(tmp_path, how, seal=seal)
-    with pytest.raises(CorruptionError, match="was pruned or is lost"):
+    with pytest.raises(CorruptionError, match="was pruned or forgotten, or is lost"):
         two.store.get(name_of(b"content" * 50))
     findings = list(two.store.check_shared(two.live(), deep=True))
     assert findings and all("bucket" in found.place for found in findings)

@@ -33,7 +33,7 @@ def raw_name(text: str) -> bytes:
 
 def lost(digest: bytes) -> ContentGone:
     return ContentGone(
-        f"the content {text_name(digest)} was pruned or is lost; nothing was changed",
+        f"the content {text_name(digest)} was pruned or forgotten, or is lost; nothing was changed",
         hint="`takeback verify --deep` shows what is still there",
     )
 
