@@ -199,8 +199,7 @@ class Postings:
         """Return what the index has. The last answer is kept: a call is looked for, and then it begins."""
         asked = (key, self.position)
         if self._asked is None or self._asked[0] != asked:
-            found = self.index.seqs(key) if self.index else []
-            self._asked = asked, [seq for seq in found if seq <= self.position]
+            self._asked = asked, list(self._known(index.seqs(key))) if (index := self._earlier) else []
         return self._asked[1]
 
     def _reaches(self, run: str) -> bool:
@@ -217,7 +216,7 @@ class Postings:
 
     def size(self, key: int, of_run: str = "") -> int:
         """Return how many records a topic has; `of_run` as in `seqs`."""
-        index = self.index if self._reaches(of_run) else None
+        index = self._earlier if self._reaches(of_run) else None
         earlier = index.size(key, self.position) if index else 0
         return earlier + len(self.since.get(key, ()))
 
