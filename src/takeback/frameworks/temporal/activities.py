@@ -30,7 +30,7 @@ ASKED_AGAIN = timedelta(seconds=30)
 """After what time Temporal tries an activity again that waits for approval, or that another worker is making."""
 
 
-class TakebackPlugin(SimplePlugin):
+class ActivityPlugin(SimplePlugin):
     """Makes the activities of a worker actions that happen once, wait for approval and can be taken back.
 
         Worker(client, task_queue="q", activities=[book], workflows=[Trip], plugins=[TakebackPlugin("./project")])
@@ -55,6 +55,9 @@ class TakebackPlugin(SimplePlugin):
                 hint="the id of the run is in the handle of the workflow, and in Temporal's list of workflows",
             )
         return thread.rollback(to=first)
+
+
+TakebackPlugin = ActivityPlugin  # its public name
 
 
 class _ActionInterceptor(Interceptor):
