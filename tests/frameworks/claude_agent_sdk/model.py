@@ -20,6 +20,15 @@ OWN_TOOLS: list[list[tuple[str, dict[str, Any]]]] = [
     [("Bash", {"command": "echo f > f.txt"}), ("Write", {"file_path": "$WORK/g.txt", "content": "g"})]
 ]
 """What the program does with tools of its own when a message says `own`."""
+SLOW_COMMAND: list[list[tuple[str, dict[str, Any]]]] = [
+    [
+        (
+            "Bash",
+            {"command": "touch begun; until [ -e $SHOP/release ]; do sleep 0.05; done; echo late > late.txt"},
+        )
+    ]
+]
+"""A command that ends when the test says so, for a message that says `slow`."""
 
 
 class PlannedTurn(Turn):
@@ -36,7 +45,10 @@ class PlannedTurn(Turn):
 class PlanHandler(Handler):
     """Answers with the next round of calls of the plan that the last prompt named."""
 
-    plans: dict[str, list[list[tuple[str, dict[str, Any]]]]] = shop.PLANS | {"own": OWN_TOOLS}
+    plans: dict[str, list[list[tuple[str, dict[str, Any]]]]] = shop.PLANS | {
+        "own": OWN_TOOLS,
+        "slow": SLOW_COMMAND,
+    }
     seen: Path | None = None
 
     def do_POST(self) -> None:  # noqa: N802 - its name is the base class's
