@@ -20,6 +20,7 @@ OWN_TOOLS: list[list[tuple[str, dict[str, Any]]]] = [
     [("Bash", {"command": "echo f > f.txt"}), ("Write", {"file_path": "$WORK/g.txt", "content": "g"})]
 ]
 """What the program does with tools of its own when a message says `own`."""
+DELEGATED = {"description": "an errand", "prompt": "errand", "subagent_type": "general-purpose"}
 SLOW_COMMAND: list[list[tuple[str, dict[str, Any]]]] = [
     [
         (
@@ -48,6 +49,8 @@ class PlanHandler(Handler):
     plans: dict[str, list[list[tuple[str, dict[str, Any]]]]] = shop.PLANS | {
         "own": OWN_TOOLS,
         "slow": SLOW_COMMAND,
+        "delegate": [[("Agent", DELEGATED)]],
+        "errand": [[("Bash", {"command": "echo s > s.txt"}), ("book", {"room": "cellar"})]],
     }
     seen: Path | None = None
 

@@ -77,6 +77,15 @@ class TestClaudeAgentSdk(AdapterContract):
         assert account.results == [["Bash", "error"]]  # the model is told that it was cut short
         assert world.files == ["begun", "late.txt"] and not orphans.left_behind(str(world.work))
 
+    @pytest.mark.sweep
+    def test_the_calls_of_a_subagent_go_back_with_its_session(self, world: World) -> None:
+        world.agent("say", "prepare")
+        account = world.agent("say", "delegate")
+        assert account.results[2:] == [["Agent", "ok"]]
+        assert world.files == ["a.txt", "s.txt"] and world.rooms == ["attic", "cellar"]
+        assert world.agent("back", "prepare").verdict == "clean"
+        assert world.files == ["a.txt"] and world.rooms == ["attic"]
+
     def test_a_human_approves_a_command_at_the_terminal(self, world: World) -> None:
         """The program's own tool waits like any other, also beside another call, and without can_use_tool."""
         (world.work / "takeback.toml").write_text('[rules.tools]\nask = ["Bash"]\n')
