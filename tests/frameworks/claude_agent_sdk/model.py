@@ -20,6 +20,16 @@ OWN_TOOLS: list[list[tuple[str, dict[str, Any]]]] = [
     [("Bash", {"command": "echo f > f.txt"}), ("Write", {"file_path": "$WORK/g.txt", "content": "g"})]
 ]
 """What the program does with tools of its own when a message says `own`."""
+DELEGATED = {"description": "an errand", "prompt": "errand", "subagent_type": "general-purpose"}
+SLOW_COMMAND: list[list[tuple[str, dict[str, Any]]]] = [
+    [
+        (
+            "Bash",
+            {"command": "touch begun; until [ -e $SHOP/release ]; do sleep 0.05; done; echo late > late.txt"},
+        )
+    ]
+]
+"""A command that ends when the test says so, for a message that says `slow`."""
 
 
 class PlannedTurn(Turn):
@@ -36,7 +46,12 @@ class PlannedTurn(Turn):
 class PlanHandler(Handler):
     """Answers with the next round of calls of the plan that the last prompt named."""
 
-    plans: dict[str, list[list[tuple[str, dict[str, Any]]]]] = shop.PLANS | {"own": OWN_TOOLS}
+    plans: dict[str, list[list[tuple[str, dict[str, Any]]]]] = shop.PLANS | {
+        "own": OWN_TOOLS,
+        "slow": SLOW_COMMAND,
+        "delegate": [[("Agent", DELEGATED)]],
+        "errand": [[("Bash", {"command": "echo s > s.txt"}), ("book", {"room": "cellar"})]],
+    }
     seen: Path | None = None
 
     def do_POST(self) -> None:  # noqa: N802 - its name is the base class's

@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from takeback.errors import UsageError
 from takeback.frameworks import supported
 from takeback.frameworks.claude_agent_sdk import orphans
 from tests.frameworks.contract import PREPARED, AdapterContract, World
-from tests.frameworks.environments import ROOT, driven, python_of, variables
+from tests.frameworks.environments import ROOT, driven, python_of, start, variables
 from tests.resources.postgres.world import Server
 
 EXAMPLE = ROOT / "examples/claude_agent_sdk_agent.py"
@@ -59,6 +60,31 @@ class TestClaudeAgentSdk(AdapterContract):
         assert names in ([("Bash", "done"), ("Write", "done")], [("Write", "done"), ("Bash", "done")])
         assert world.agent("back", "nothing").verdict == "clean"
         assert world.files == []
+
+    @pytest.mark.sweep
+    def test_a_command_of_a_killed_host_ends_before_its_session_goes_on(self, world: World) -> None:
+        world.agent("say", "nothing")
+        with start(self.framework, "tests.frameworks.claude_agent_sdk.agent", "say", "slow") as host:
+            deadline = time.monotonic() + 60
+            while not (world.work / "begun").exists():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            host.kill()
+        assert orphans.left_behind(str(world.work))
+        (world.shop / "release").touch()
+        account = world.agent("resume", "slow")
+        assert account.said == ["nothing", "done", "slow", "go on", "done"]
+        assert account.results == [["Bash", "error"]]  # the model is told that it was cut short
+        assert world.files == ["begun", "late.txt"] and not orphans.left_behind(str(world.work))
+
+    @pytest.mark.sweep
+    def test_the_calls_of_a_subagent_go_back_with_its_session(self, world: World) -> None:
+        world.agent("say", "prepare")
+        account = world.agent("say", "delegate")
+        assert account.results[2:] == [["Agent", "ok"]]
+        assert world.files == ["a.txt", "s.txt"] and world.rooms == ["attic", "cellar"]
+        assert world.agent("back", "prepare").verdict == "clean"
+        assert world.files == ["a.txt"] and world.rooms == ["attic"]
 
     def test_a_human_approves_a_command_at_the_terminal(self, world: World) -> None:
         """The program's own tool waits like any other, also beside another call, and without can_use_tool."""

@@ -109,6 +109,21 @@ def test_a_call_of_a_program_that_is_gone_is_cut_short(tb: takeback.Workspace) -
     assert isinstance(session.begin(call("b")), takeback.Action)  # it did not happen, so it may be made
 
 
+def test_a_command_is_judged_in_the_folder_of_the_agent(
+    tb: takeback.Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the host is elsewhere
+    command = AnnouncedCall("a", "Bash", {"command": "touch f.txt"}, {"effect": "restorable"}, str(tb.root))
+    action = opened(tb).begin(command)
+    assert isinstance(action, takeback.Action)
+    assert "outside" not in takeback_show(tb, action.id)
+
+
+def takeback_show(tb: takeback.Workspace, id: str) -> str:
+    shown = [sys.executable, "-m", "takeback", "show", id]
+    return subprocess.run(shown, cwd=tb.root, capture_output=True, text=True, check=True).stdout
+
+
 def test_a_human_changes_the_arguments(tb: takeback.Workspace) -> None:
     session = opened(tb)
     asked = session.begin(AnnouncedCall("a", "pay", {"amount": 7}, {"effect": "irreversible"}))

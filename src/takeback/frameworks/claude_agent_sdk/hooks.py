@@ -41,7 +41,7 @@ OWN = re.compile(
     r"\s*takeback +(?:undo|redo|restore|save|status|log|show|diff|verify|du|approvals)(?: +[\w./=,:@%+-]+)*\s*"
 )
 """A command that runs Takeback itself, which records what it does."""
-PROMPT_S_MAX = 2.0
+PROMPT_S_MAX = 5.0
 """How long the first call of a turn waits until the transcript has its prompt: a session without it cannot go on."""
 STORED_S_MAX = 5.0
 """How long the end of a turn waits until the transcript has the results of its calls."""
@@ -162,7 +162,8 @@ class AgentHooks:
         elif name in EDITING:
             path = os.path.join(str(given.get("cwd") or ""), str(args.get(EDITING[name], "")))
             told |= {"effect": "restorable", "paths": (path,)}
-        return AnnouncedCall(id, name, args, told)
+        # A tool of this process is not where the agent is.
+        return AnnouncedCall(id, name, args, told, "" if _is_own(given) else str(given.get("cwd") or ""))
 
     async def ended(self, given: Any, id: Any, _context: Any) -> dict[str, Any]:
         """Record the result of a call."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import takeback
 from takeback.errors import RunBusy
 from takeback.frameworks.calling import HumanAnswer, Threads, Told
 from takeback.frameworks.claude_agent_sdk import orphans
+from takeback.settings import environment
 
 NOT_RUN = "as far as the agent reported, it was not allowed to run"
 UNTOLD = "its end was never reported: it was refused, failed or was stopped"
@@ -31,6 +33,8 @@ class AnnouncedCall(NamedTuple):
     args: Mapping[str, Any]
     options: dict[str, Any]
     """The options of `begin` that say what the tool does."""
+    folder: str = ""
+    """The folder that relative paths in a command start from; empty for that of this process."""
 
 
 class LostResult(NamedTuple):
@@ -150,9 +154,7 @@ class ClaudeSession:
                 **call.options,
             )
 
-        if self._turn is None:
-            return begin()
-        with self._turn.here():
+        with environment.calling(folder=call.folder), self._turn.here() if self._turn else nullcontext():
             return begin()
 
     def answered(self, id: str, name: str, answer: HumanAnswer, changed: Mapping[str, Any] | None) -> str:
