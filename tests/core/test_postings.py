@@ -173,3 +173,44 @@ def test_names_with_the_same_digest_are_told_apart() -> None:
         assert history.intents.of_key(run, OTHER) == []
         assert (history.runs_of_key(whole), history.runs_of_key(other)) == ([keyed], [])
         assert [action.id for action in history.by([whole])] == [acted] and not list(history.by([other]))
+
+
+class CountingIndex(ListIndex):
+    """An index that notes which keys it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.asked: list[int] = []
+
+    def seqs(self, key: int) -> list[int]:
+        self.asked.append(key)
+        return [2, 5, 8]
+
+    def size(self, key: int, until: int) -> int:
+        self.asked.append(key)
+        return 2
+
+
+def test_an_index_is_not_asked_about_a_run_that_began_after_it() -> None:
+    index = CountingIndex()
+    index.position = 7
+    postings = Postings(index)
+    key = numbered(Topic.HELD, "r9")
+    postings.post(key, 9)
+    assert postings.seqs(key, "r8") == [9] and postings.size(key, "r8") == 1
+    assert index.asked == []
+    assert postings.seqs(key, "r7") == [2, 5, 9] and postings.size(key, "r7") == 3
+    assert postings.size(key) == 3 and index.asked == [key] * 3
+
+
+def test_an_index_is_asked_once_for_what_it_was_asked_last() -> None:
+    index = CountingIndex()
+    index.position = 7
+    postings = Postings(index)
+    one, other = numbered(Topic.HELD, "r1"), numbered(Topic.HELD, "r2")
+    assert postings.seqs(one) == postings.seqs(one) == [2, 5] and index.asked == [one]
+    postings.post(one, 9)
+    assert postings.seqs(one) == [2, 5, 9] and index.asked == [one]
+    assert postings.seqs(other) == [2, 5] and index.asked == [one, other]
+    postings.position = 8  # the index has taken in more
+    assert postings.seqs(other) == [2, 5, 8] and index.asked == [one, other, other]

@@ -11,6 +11,7 @@ import pytest
 import takeback
 from takeback.core import events as e
 from takeback.errors import ConflictError, RefusedError, RunBusy, UsageError
+from takeback.frameworks.session_items import SessionItems
 from takeback.storage.content.packs.format.packfile import PackFile
 from takeback.system import crash_points
 from takeback.testing import crash
@@ -241,6 +242,38 @@ def test_what_was_taken_back_needs_no_arguments(desk: Desk) -> None:
     desk.tb.undo(run.id)
     done = desk.tb.forget("main")
     assert done.done and done.calls == 2 and done.needed == ()
+
+
+def test_a_result_with_a_line_of_it_stays_and_is_named(desk: Desk) -> None:
+    """Other lines of a file are often in the results of other calls, so these are not removed for a line."""
+    desk.human("env", f"first-of-all=1\ntoken={SECRET}\n")
+    desk.tb.save()
+
+    def search(pattern: str) -> str:
+        return f"env:2:token={SECRET}\n" + "." * 100_000
+
+    with desk.tb.run("agent") as run:
+        run.call(search, "token")
+    (desk.root / "env").unlink()
+    (call,) = [id for id, action in desk.tb.history.actions.items() if action.name.endswith("search")]
+    done = desk.tb.forget("env")
+    assert done.done and found(desk.home) and done.quoted == (call,)
+
+
+def test_conversations_that_quote_it_are_named(desk: Desk) -> None:
+    desk.human("env", f"first=1\npassphrase=käse-{SECRET}\n")
+    desk.tb.save()
+    SessionItems(desk.tb, "about something else").add([{"content": "hello"}])
+    assert desk.tb.forget("env", preview=True).conversations == ()
+    told = SessionItems(desk.tb, "support")
+    told.add([{"content": f"passphrase=käse-{SECRET}\nwhat now?"}])
+    (desk.root / "env").unlink()
+    done = desk.tb.forget("env")
+    assert done.done and done.conversations == ("support",)
+    assert {name.partition("-")[0] for name in found(desk.home)} == {"conversations.db"}
+    told.clear()
+    desk.reopen()
+    assert found(desk.home) == []
 
 
 def test_only_a_human_while_nothing_is_at_work(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

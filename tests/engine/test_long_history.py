@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks._long_history import LongHistory
+from takeback.core import events as e
 from takeback.storage.journal.sqlite.journal import SqliteJournal
 
 EVENTS = 6_000
 """Some 3,000 actions."""
+SHOWN_MAX = 60
 RECORDS_MAX = {"status": 40, "undo": 30, "undo --path": 80, "hook": 40}
 
 COUNTING = """
@@ -94,3 +96,16 @@ def test_the_records_that_commands_read(long: LongWorkspace) -> None:
     }
     assert (long.root / "old.txt").read_text() == (long.root / "new.txt").read_text() == "first\n"
     assert not {name: count for name, count in read.items() if count > RECORDS_MAX[name]}, read
+
+
+def test_a_run_is_shown_and_an_undo_without_reading_all_that_was_before(long: LongWorkspace) -> None:
+    long.decoded("run", "--", "sh", "-c", "echo more >> new.txt")
+    long.decoded("undo")
+    (state,) = (long.home / "workspaces").iterdir()
+    journal = SqliteJournal(state / "journal.db")
+    later = list(journal.read(after=EVENTS))
+    journal.close()
+    run = next(record.id for record in reversed(later) if isinstance(record.event, e.RunBegan))
+    undo = next(record.id for record in reversed(later) if isinstance(record.event, e.RollbackBegan))
+    read = {id: long.decoded("show", id) for id in (run, undo)}
+    assert max(read.values()) <= SHOWN_MAX, read

@@ -33,11 +33,9 @@ def python_of(framework: str) -> str:
 def variables() -> dict[str, str]:
     """The variables of a process in such an environment. No framework reports to its makers from a test."""
     quiet = {"LANGCHAIN_TRACING_V2": "false", "LANGSMITH_TRACING": "false", "NO_PROXY": "*"}
-    quiet |= {
-        "OTEL_SDK_DISABLED": "true",
-        "CREWAI_DISABLE_TELEMETRY": "true",
-        "CREWAI_TRACING_ENABLED": "false",
-    }
+    quiet |= {"OTEL_SDK_DISABLED": "true"}
+    quiet |= {"CREWAI_DISABLE_TELEMETRY": "true", "CREWAI_TRACING_ENABLED": "false"}
+    quiet |= {"OPENAI_AGENTS_DISABLE_TRACING": "1", "OPENAI_API_KEY": "none"}
     paths = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYTHONWARNINGS": "ignore"}
     dropped = ("VIRTUAL_ENV", "PYTHONHOME")
     return {name: value for name, value in os.environ.items() if name not in dropped} | quiet | paths

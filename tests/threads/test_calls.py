@@ -251,3 +251,29 @@ def test_a_refusal_by_the_host_holds_for_that_call(scene: Scene) -> None:
     assert isinstance(host.begin("pay", {"item": "rent"}, call_id="p1", effect="irreversible"), Denied)
     # Another call may ask again.
     assert isinstance(host.begin("pay", {"item": "rent"}, call_id="p2", effect="irreversible"), takeback.Ask)
+
+
+def test_a_human_is_asked_ahead_of_a_call(scene: Scene) -> None:
+    host = scene.tb.thread(key="T", approvals="host")
+    assert host.request("note", {"item": "rent"}, call_id="n1", effect="none") is None
+    asked = host.request("pay", {"item": "rent"}, call_id="p1", effect="irreversible")
+    assert asked is not None and host.actions() == []
+    again = host.request("pay", {"item": "rent"}, call_id="p2", effect="irreversible")
+    assert again is not None and again.approval == asked.approval  # bound to what is done, not to the id
+    scene.tb.approve(asked.approval)
+    assert host.request("pay", {"item": "rent"}, call_id="p1", effect="irreversible") is None
+    paid = begun(host, "pay", {"item": "rent"}, call_id="p1", effect="irreversible")
+    with paid:
+        paid.keep("paid")
+    # It was made, so nobody is asked about it; another one of the same kind needs another answer.
+    assert host.request("pay", {"item": "rent"}, call_id="p1", effect="irreversible") is None
+    assert host.request("pay", {"item": "rent"}, call_id="p3", effect="irreversible") is not None
+
+
+def test_a_refusal_ahead_of_a_call_holds_for_it(scene: Scene) -> None:
+    host = scene.tb.thread(key="T", approvals="host")
+    asked = host.request("pay", {"item": "rent"}, call_id="p1", effect="irreversible")
+    assert asked is not None
+    scene.tb.deny(asked.approval, "too much")
+    assert host.request("pay", {"item": "rent"}, call_id="p1", effect="irreversible") is None
+    assert isinstance(host.begin("pay", {"item": "rent"}, call_id="p1", effect="irreversible"), Denied)

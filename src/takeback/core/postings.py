@@ -178,8 +178,8 @@ class Postings:
         self.since: dict[int, list[int]] = {}
         self.counts: dict[int, int] = {}
         """The number of postings under each key that `every` made."""
-        self._asked: tuple[int, int, list[int]] = (0, 0, [])
-        """The key that the index was asked for last, how far it went, and the answer."""
+        self._asked: tuple[tuple[int, int], list[int]] | None = None
+        """The key that the index was asked for last and how far it went, with the answer."""
 
     def post(self, key: int, seq: int) -> None:
         if not key & _NUMBER:
@@ -197,16 +197,15 @@ class Postings:
 
     def _indexed(self, key: int) -> list[int]:
         """Return what the index has. The last answer is kept: a call is looked for, and then it begins."""
-        asked, position, found = self._asked
-        if (asked, position) != (key, self.position):
-            position = self.position
-            found = [seq for seq in self.index.seqs(key) if seq <= position] if self.index else []
-            self._asked = key, position, found
-        return found
+        asked = (key, self.position)
+        if self._asked is None or self._asked[0] != asked:
+            found = self.index.seqs(key) if self.index else []
+            self._asked = asked, [seq for seq in found if seq <= self.position]
+        return self._asked[1]
 
     def _reaches(self, run: str) -> bool:
-        """Return whether the index goes so far that it may have records of this run, or any at all."""
-        return bool(self.position) and (not ids.is_id(run) or ids.seq_of(run) <= self.position)
+        """Return whether the index goes so far that it may have records of this run."""
+        return not ids.is_id(run) or ids.seq_of(run) <= self.position
 
     def after(self, key: int, seq: int = 0) -> Iterator[int]:
         """Yield the records of a topic that come after a record, in order; none that is posted from now on."""

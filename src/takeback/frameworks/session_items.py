@@ -48,6 +48,11 @@ class SessionItems:
         newest_first = (item for batch in batches for item in reversed(batch))
         return list(itertools.islice(newest_first, limit))[::-1]
 
+    def batches(self) -> list[tuple[str, list[Any]]]:
+        """Return what each `add` appended, in order, each with the position after it."""
+        found = [(spot.id, json.loads(about.body)) for spot, about in self._store.spots(self.name, _SPACE)]
+        return found[::-1]
+
     def pop(self) -> Any:
         """Remove the newest item and return it; None if there is none."""
         with self._lock:

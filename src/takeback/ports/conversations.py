@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from takeback.core.conversation import Snapshot, Spot, StatePiece, Write
@@ -75,6 +75,9 @@ class Conversations(Protocol):
 
     def threads(self) -> list[str]:
         """Return the names of all threads."""
+
+    def quoting(self, texts: Collection[bytes]) -> list[str]:
+        """Return the names of the threads in which anything that is stored contains one of these texts."""
 
     def close(self) -> None:
         """Close the store. What was stored stays, except in memory."""

@@ -8,6 +8,7 @@ next command that may write finishes the work.
 
 from __future__ import annotations
 
+import json
 import os
 from collections import defaultdict
 from collections.abc import Collection, Iterator
@@ -66,7 +67,9 @@ class Forgotten(msgspec.Struct, frozen=True):
     present: tuple[str, ...]
     """The paths that still have the content in the workspace. The next capture stores it again."""
     quoted: tuple[str, ...]
-    """Records that contain the content themselves: they stay as they are."""
+    """Records, and calls with arguments or a result, that have the content or a line of it: they stay as they are."""
+    conversations: tuple[str, ...]
+    """Threads of agent frameworks in whose conversations the content is, or a line of it: they stay as well."""
     has_git: bool
     """The workspace is a repository, whose objects are not covered."""
     done: bool = False
@@ -286,19 +289,42 @@ class Forgetting:
             len(found.values),
             tuple(self._needing(found.values)),
             tuple(sorted(present)),
-            tuple(self._quoted(found)),
+            tuple(dict.fromkeys(self._quoted(found))),
+            self._conversations(found),
             (self._parts.state / "git").exists(),
         )
 
     def _quoted(self, found: _Found) -> Iterator[str]:
-        """Yield the records that contain forgotten text, as a whole or a line of it."""
-        texts = {line.strip() for text in self._texts(found) for line in (text, *text.splitlines())}
+        """Yield what still has forgotten text, as a whole or a line of it: records, and calls whose values stay."""
         # As they stand in a record: between quotes, and escaped.
-        quotes = [msgspec.json.encode(text)[1:-1] for text in texts if len(text) >= QUOTE_BYTES_MIN]
+        quotes = [msgspec.json.encode(text)[1:-1] for text in self._lines(found)]
         for record in self._parts.journal.read() if quotes else ():
-            body = msgspec.json.encode(record.event)
-            if any(quote in body for quote in quotes):
+            bodies = [msgspec.json.encode(record.event)]
+            if (full := getattr(record.event, "full", "")) and (
+                name := bytes.fromhex(full)
+            ) not in found.values:
+                with suppress(ContentGone):
+                    bodies.append(self._parts.store.get(name))
+            if any(quote in body for body in bodies for quote in quotes):
                 yield _name_of(record)
+
+    def _conversations(self, found: _Found) -> tuple[str, ...]:
+        """Return the threads of agent frameworks that quote forgotten text, as a whole or a line of it."""
+        parts = self._parts
+        if not (lines := self._lines(found)) or not parts.has_conversations:
+            return ()
+        # As frameworks write text: as it is, or in JSON, with other letters escaped or not.
+        forms = {
+            form
+            for line in lines
+            for form in (line.encode(), msgspec.json.encode(line)[1:-1], json.dumps(line)[1:-1].encode())
+        }
+        return tuple(sorted(parts.conversations.quoting(forms)))
+
+    def _lines(self, found: _Found) -> set[str]:
+        """Return the forgotten texts, and each line of them, if it is long enough to be told from other text."""
+        texts = {line.strip() for text in self._texts(found) for line in (text, *text.splitlines())}
+        return {text for text in texts if len(text) >= QUOTE_BYTES_MIN}
 
     # Removing
 

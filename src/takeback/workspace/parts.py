@@ -60,7 +60,7 @@ from takeback.workspace.databases import ByPlace
 from takeback.workspace.known import KnownWorkspace
 from takeback.workspace.lost_history import Lost
 from takeback.workspace.store import content
-from takeback.workspace.store.conversations import conversations_for
+from takeback.workspace.store.conversations import conversations_for, threads_of
 
 if TYPE_CHECKING:
     from takeback.engine.outbox.service import OutboxService, ServiceListener
@@ -113,6 +113,13 @@ class WorkspaceParts:
     def conversations(self) -> Conversations:
         """What agent frameworks keep of their conversations."""
         return conversations_for(self.state, self.kept, in_memory=self._known.blobs is not None)
+
+    @property
+    def has_conversations(self) -> bool:
+        """Whether agent frameworks keep conversations here. Asking creates no store."""
+        if "conversations" in self.__dict__ or self._known.blobs is not None:
+            return "conversations" in self.__dict__
+        return bool(threads_of(self.state, self.kept))
 
     @property
     def has_content(self) -> bool:

@@ -420,7 +420,9 @@ class Workspace:
 
     def states_at(self, id: str) -> list[RunSnapshot]:
         """Return the state of an id's run when that id ended; for a checkpoint, of each run that was open."""
-        return describe_replay.states_at(self.known.journal.read, id)
+        history, journal = self.history, self.known.journal
+        last = journal.get(history.seq)
+        return describe_replay.states_at(history, journal.read, id, last.at_us if last else 0)
 
     def result(self, action: RecordedAction) -> Any:
         """Return the full result of a call."""

@@ -325,3 +325,19 @@ def test_one_writer_s_error_is_not_another_s(desk: Desk, store: Conversations) -
     for thread in threads:
         thread.join()
     assert errors == [0] * 10 and len(ids_of(store)) == 50
+
+
+def test_the_threads_that_quote_something_are_found(store: Conversations) -> None:
+    put(store, "in a message", "1", "nothing", "the key is hunter2")
+    put(store, "in a message", "2", "nothing")
+    put(store, "in what is known about it hunter2", "hunter2")
+    put(store, "elsewhere", "1", "hunter1")
+    token = store.token("in a write")
+    wrote = Write("task", 0, "", "messages", piece("got hunter2"))
+    assert store.put_writes(token, Spot("in a write", "", "1"), [wrote], {}, replace=False)
+    every = ["in a message", "in a write", "in what is known about it hunter2"]
+    assert sorted(store.quoting([b"hunter2"])) == every
+    assert sorted(store.quoting([b"hunter1", b"is hunter2"])) == ["elsewhere", "in a message"]
+    assert store.quoting([b"hunter3"]) == store.quoting([]) == []
+    store.delete("in a message")
+    assert sorted(store.quoting([b"hunter2"])) == every[1:]

@@ -86,8 +86,13 @@ def _show(session: CommandContext, found: Forgotten, *, err: bool = False) -> No
         )
     if found.quoted:
         line(
-            "The journal itself quotes it, and this command does not rewrite it: see `takeback show` "
-            f"{named(found.quoted)}."
+            "What was recorded of other things quotes it or a line of it, and this command does not rewrite it: "
+            f"see `takeback show` {named(found.quoted)}."
+        )
+    if found.conversations:
+        line(
+            f"Conversations that an agent framework keeps here quote it, and stay: {named(found.conversations)}. "
+            "Delete these threads with the framework, if you can do without them."
         )
     if found.has_git:
         line("Git's objects are not covered: if it was committed, rewrite the repository's history as well.")

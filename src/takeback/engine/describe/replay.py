@@ -87,22 +87,27 @@ def replay(read: Read, run: str, to: str, result: Result) -> Iterator[ReplayMome
     return _moments(read, run, until, result)
 
 
-def states_at(read: Read, id: str) -> list[RunSnapshot]:
+def states_at(history: History, read: Read, id: str, now_us: int) -> list[RunSnapshot]:
     """Return the state of the run that `id` belongs to when `id` was over; for a checkpoint, of each open run.
 
-    For the id of a run it is the present state, because a run may have been taken back after it ended.
+    For the id of a run it is the present state, because a run may have been taken back after it ended. `history` is
+    the present one, last written at `now_us`: it answers for a run, and for what belongs to none. Only what a run was
+    like at an earlier moment has to be read from the beginning.
     """
+    if id in history.runs:
+        return [RunSnapshot(history.seq, now_us, history.runs[id], history)]
+    if id in history.actions and not run_of(history, id):
+        return []
     until = position(read(), id)
-    now = ids.parse(id)[0] == ids.RUN
-    history, at_us = History(), 0
+    then, at_us = History(), 0
     for record in read():
-        if record.seq > until and not now:
+        if record.seq > until:
             break
-        history.apply(record)
+        then.apply(record)
         at_us = record.at_us
-    run = run_of(history, id)
-    runs = [history.runs[run]] if run else history.open_runs() if id in history.checkpoints else []
-    return [RunSnapshot(history.seq, at_us, each, history) for each in runs]
+    run = run_of(then, id)
+    runs = [then.runs[run]] if run else then.open_runs() if id in then.checkpoints else []
+    return [RunSnapshot(then.seq, at_us, each, then) for each in runs]
 
 
 def run_of(history: History, id: str) -> str:

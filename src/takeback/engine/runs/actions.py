@@ -232,8 +232,8 @@ class Action(AlsoAsync["Action"]):
         return self._recorder.history().actions[self.id]
 
 
-class BeginOptions(TypedDict, total=False):
-    """The options of `begin`."""
+class CallOptions(TypedDict, total=False):
+    """What can be said of a call besides its name and its arguments."""
 
     call_id: str
     scope: str
@@ -245,8 +245,13 @@ class BeginOptions(TypedDict, total=False):
     parent: str
     ref: str
     volatile: Sequence[str]
-    asking: bool
     paths: Sequence[str]
+
+
+class BeginOptions(CallOptions, total=False):
+    """The options of `begin`."""
+
+    asking: bool
 
 
 class Denied(msgspec.Struct, frozen=True):
@@ -378,6 +383,51 @@ class Actions(ABC):
         `paths` are files that it is going to write, if its arguments do not name them: those outside the workspace
         are captured too.
         """
+        wanted = self._wanted(
+            name,
+            args,
+            call_id=call_id,
+            scope=scope,
+            again=again,
+            declared=declared,
+            effect=effect,
+            undo=undo,
+            check=check,
+            parent=parent,
+            ref=ref,
+            volatile=volatile,
+            paths=paths,
+        )
+        return self._try(wanted, asking=asking)
+
+    async def abegin(
+        self, name: str, args: Mapping[str, Any] | None = None, **options: Unpack[BeginOptions]
+    ) -> Action | Denied | Ask:
+        """Do what `begin` does, in a thread. If this task is cancelled meanwhile, what was begun is cut short."""
+        begun, cancelled = await wholly(lambda: self.begin(name, args, **options))
+        if cancelled:
+            if isinstance(begun, Action) and begun.outcome == "open":
+                await wholly(lambda: begun.end(error=cancelled))
+            raise cancelled
+        return begun
+
+    def _wanted(
+        self,
+        name: str,
+        args: Mapping[str, Any] | None,
+        *,
+        call_id: str = "",
+        scope: str = "",
+        again: bool = False,
+        declared: Declared | None = None,
+        effect: str = "",
+        undo: AnyHandler | None = None,
+        check: AnyHandler | None = None,
+        parent: str = "",
+        ref: str = "",
+        volatile: Sequence[str] = (),
+        paths: Sequence[str] = (),
+    ) -> Wanted:
         name, call_id = text_of("the name of an action", name), text_of("the call_id of an action", call_id)
         declared = declare.declared_at(name, declared, effect, undo, check)
         volatile = (*volatile, *declared.volatile)
@@ -390,43 +440,29 @@ class Actions(ABC):
         kept: dict[str, Any] = {"args": [], "kwargs": given}
         if data := declared.data():
             kept[HANDLERS] = data
-        return self._try(
-            Wanted(
-                name,
-                declared.effect,
-                f"{scope}/{call_id}" if scope else call_id,
-                kept,
-                given,
-                view(kept),
-                name,
-                keys.intent_key(name, intended),
-                declared.handlers(),
-                place.step,
-                place.parent,
-                looking=declared.effect is not e.Effect.NONE,
-                undeclared=declared.effect is e.Effect.UNKNOWN and not effect,
-                apart=True,
-                actor=place.actor,
-                session=place.session,
-                ref=ref,
-                process=place.process,
-                paths=tuple(paths),
-                payload={"args": [], "kwargs": intended},
-                again=again,
-            ),
-            asking=asking,
+        return Wanted(
+            name,
+            declared.effect,
+            f"{scope}/{call_id}" if scope else call_id,
+            kept,
+            given,
+            view(kept),
+            name,
+            keys.intent_key(name, intended),
+            declared.handlers(),
+            place.step,
+            place.parent,
+            looking=declared.effect is not e.Effect.NONE,
+            undeclared=declared.effect is e.Effect.UNKNOWN and not effect,
+            apart=True,
+            actor=place.actor,
+            session=place.session,
+            ref=ref,
+            process=place.process,
+            paths=tuple(paths),
+            payload={"args": [], "kwargs": intended},
+            again=again,
         )
-
-    async def abegin(
-        self, name: str, args: Mapping[str, Any] | None = None, **options: Unpack[BeginOptions]
-    ) -> Action | Denied | Ask:
-        """Do what `begin` does, in a thread. If this task is cancelled meanwhile, what was begun is cut short."""
-        begun, cancelled = await wholly(lambda: self.begin(name, args, **options))
-        if cancelled:
-            if isinstance(begun, Action) and begun.outcome == "open":
-                await wholly(lambda: begun.end(error=cancelled))
-            raise cancelled
-        return begun
 
     def _plain(self, value: Any, place: str) -> Any:
         """Return a value as it is stored. Raise UsageError if it cannot be."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from takeback.core import events as e
 from takeback.core import ids, keys
@@ -24,6 +24,7 @@ from takeback.core.lifecycle import Life
 from takeback.core.memory import keys_of
 from takeback.core.redact import redact
 from takeback.core.rollback import Verdict
+from takeback.core.rules import Ruling
 from takeback.core.values import said
 from takeback.engine.gate.wanted import Wanted
 from takeback.engine.locks.leases import TTL_S
@@ -31,7 +32,7 @@ from takeback.engine.locks.run_lock import RunLock
 from takeback.engine.outbox.defer import TIMEOUT_S, TRIES, defer, handler_of, refuse_no_number
 from takeback.engine.rollback.report import RollbackReport
 from takeback.engine.runs import declare
-from takeback.engine.runs.actions import Action, ActionScope
+from takeback.engine.runs.actions import AGAIN, Action, ActionScope, Ask, CallOptions
 from takeback.engine.runs.answers import Answers
 from takeback.engine.runs.checks import choice_of, seconds_of, text_of
 from takeback.engine.runs.declare import Function
@@ -295,6 +296,35 @@ class Thread(Answers, AlsoAsync["Thread"]):
     async def adelivered(self, *actions: Action) -> None:
         """Do what `delivered` does, without blocking the event loop."""
         await uncancelled(lambda: self.delivered(*actions))
+
+    def request(
+        self, name: str, args: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> Ask | None:
+        """Ask for approval of a call before it is begun. Return the request, or None if nobody has to answer one.
+
+        For frameworks that ask humans before they call a tool. The options are those of `begin`. The call itself
+        uses the answer, also under another id. A call that a rule forbids needs no answer: `begin` refuses it.
+        """
+        wanted, gate = self._wanted(name, args, **options), self._parts.gate
+        with self._tracker.lock.held():
+            recorder = self._recorder()
+            wanted = recorder.foreseen(wanted)
+            known = self._known(recorder, wanted)
+            if known and not (wanted.again and outcome_of(recorder.history(), known) in AGAIN):
+                return None
+            ruling = gate.rule(wanted, wanted.key)
+            if ruling.do is not Ruling.ASK or recorder.locked(wanted).do is Ruling.DENY:
+                return None
+            approval = gate.ask(self.id, wanted, ruling.why, wanted.key)
+        gate.consult(approval)
+        is_open = self._ledger.refresh().approvals[approval.id].life is Life.OPEN
+        return Ask(self, wanted, approval, ruling.how) if is_open else None
+
+    async def arequest(
+        self, name: str, args: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> Ask | None:
+        """Do what `request` does, without blocking the event loop."""
+        return await uncancelled(lambda: self.request(name, args, **options))
 
     def _recorder(self) -> Recorder:
         run = self._ledger.refresh().runs[self.id]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from takeback.core.conversation import Kin, Snapshot, Spot, StatePiece, Write, latest, needed_by
 from takeback.ports.conversations import StoredSnapshot, ThreadToken
@@ -127,6 +127,23 @@ class MemoryConversations:
     def threads(self) -> list[str]:
         with self._use:
             return sorted(self._snapshots)
+
+    def quoting(self, texts: Collection[bytes]) -> list[str]:
+        with self._use:
+            stored = {
+                thread: [
+                    *(piece.body for one in known.values() for piece in (one.about, one.body)),
+                    *(piece.body for piece in self._pieces.get(thread, {}).values()),
+                ]
+                for thread, known in self._snapshots.items()
+            }
+            for spot, writes in self._writes.items():
+                stored.setdefault(spot.thread, []).extend(write.value.body for write in writes.values())
+        return [
+            thread
+            for thread, bodies in stored.items()
+            if any(text in body for body in bodies for text in texts)
+        ]
 
     def close(self) -> None:
         with self._use:

@@ -43,6 +43,8 @@ _encode = msgspec.msgpack.encode
 
 _HELD = "SELECT ?, ?, ?, ? FROM {at}threads WHERE id = ? AND epoch = ? ON CONFLICT DO NOTHING"
 _SNAPSHOT = "space, id, parent, run, lacks, about_type, about, body_type, body, refs"
+_BODIES = (("items", "body"), ("writes", "body"), ("snapshots", "about"), ("snapshots", "body"))
+"""The columns that hold what the framework stored."""
 _CONTENT = "parent, run, lacks, about_type, about, body_type, body, refs"
 
 
@@ -246,6 +248,25 @@ class TableConversations(ABC):
             )
         )
         return [row[0] for row in rows]
+
+    def quoting(self, texts: Collection[bytes]) -> list[str]:
+        return [thread for thread in self.threads() if texts and self._quotes(thread, texts)]
+
+    def _quotes(self, thread: str, texts: Collection[bytes]) -> bool:
+        def work(query: Query) -> bool:
+            for table, column in _BODIES:
+                bodies = query(
+                    self._sql(
+                        f"SELECT b.{column} FROM {{at}}threads AS t JOIN {{at}}{table} AS b ON b.thread = t.id "
+                        "WHERE t.workspace = ? AND t.name = ?"
+                    ),
+                    (self._workspace, thread),
+                )
+                if any(text in body for (body,) in bodies for text in texts):
+                    return True
+            return False
+
+        return self._ask(work)
 
     # Removing
 
