@@ -192,7 +192,8 @@ def _told_to_started(item: pytest.Item, name: str, **texts: str) -> Path:
 def _caches(files: Sequence[str]) -> list[functools._lru_cache_wrapper[object]]:
     """Return the caches of functions in these files."""
     found = [found for found in gc.get_objects() if isinstance(found, functools._lru_cache_wrapper)]
-    return [cache for cache in found if cache.__wrapped__.__code__.co_filename in files]
+    codes = ((cache, getattr(cache.__wrapped__, "__code__", None)) for cache in found)  # classes have none
+    return [cache for cache, code in codes if code and code.co_filename in files]
 
 
 def _taken(file: Path) -> list[str]:
