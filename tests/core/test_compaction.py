@@ -24,6 +24,7 @@ from tests.core.compacted import compacted, is_setting, nothing, reduced
 from tests.core.list_index import ListIndex
 from tests.core.random_story import RandomStory
 from tests.core.story import Story
+from tests.sampling import examples
 
 SAME = (
     *("seq", "began", "marks", "accepted", "moves", "breaches", "forgets", "tools", "actors", "open"),
@@ -59,7 +60,7 @@ STORIES = (st.integers(0, 2**32), st.integers(5, 60), st.integers(0, 20), st.boo
 
 
 @given(*STORIES, st.integers(0, 100))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_what_can_still_be_asked_has_the_same_answer(
     seed: int, moves: int, more: int, is_wound_up: bool, percent: int
 ) -> None:
@@ -136,7 +137,7 @@ def assert_runs(whole: History, left: History) -> None:
 
 
 @given(*STORIES, st.integers(0, 100), st.lists(st.integers(0, 100), max_size=3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_an_index_of_a_compacted_journal_answers_as_its_fold_does(
     seed: int, moves: int, more: int, is_wound_up: bool, percent: int, at: list[int]
 ) -> None:
@@ -150,7 +151,7 @@ def test_an_index_of_a_compacted_journal_answers_as_its_fold_does(
 
 
 @given(*STORIES, st.integers(0, 100), st.integers(0, 100))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_survey_decides_alike_with_an_index(
     seed: int, moves: int, more: int, is_wound_up: bool, percent: int, at: int
 ) -> None:
@@ -162,7 +163,7 @@ def test_a_survey_decides_alike_with_an_index(
 
 
 @given(*STORIES, st.integers(0, 100), st.integers(0, 100))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_second_compaction_takes_nothing_either(
     seed: int, moves: int, more: int, is_wound_up: bool, first: int, second: int
 ) -> None:
@@ -173,7 +174,7 @@ def test_a_second_compaction_takes_nothing_either(
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_what_is_left_of_what_is_left_is_the_same(seed: int) -> None:
     told = RandomStory(Random(seed))
     told.play(40)

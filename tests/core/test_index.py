@@ -22,6 +22,7 @@ from tests.core.answers import answers
 from tests.core.list_index import ListIndex
 from tests.core.random_story import RandomStory
 from tests.core.story import Story, version
+from tests.sampling import examples
 
 
 @given(
@@ -30,7 +31,7 @@ from tests.core.story import Story, version
     st.lists(st.integers(0, 100), max_size=4),
     st.sampled_from([1, 2, MANY]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_an_index_answers_as_the_fold_does(seed: int, moves: int, at: list[int], many: int) -> None:
     told = RandomStory(Random(seed))
     told.play(moves)

@@ -32,6 +32,7 @@ from takeback.core.rollback import (
     unknown_among,
 )
 from tests.core.story import Story, version
+from tests.sampling import examples
 
 UNDO, REDO = RollbackKind.UNDO, RollbackKind.REDO
 KEEP, MERGE, OVERWRITE = OnConflict.KEEP, OnConflict.MERGE, OnConflict.OVERWRITE
@@ -411,7 +412,7 @@ def play(moves: list[tuple[str, Any]]) -> tuple[Story, dict[str, str]]:
 
 
 @given(moves, st.sampled_from([OnConflict.STOP, KEEP, OVERWRITE]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_taking_back_one_run_touches_only_its_own_versions(
     moves: list[tuple[str, Any]], choice: OnConflict
 ) -> None:
@@ -443,7 +444,7 @@ def test_taking_back_one_run_touches_only_its_own_versions(
 
 
 @given(moves, st.sampled_from([OnConflict.STOP, KEEP, OVERWRITE]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_redo_after_undo_is_the_identity(moves: list[tuple[str, Any]], choice: OnConflict) -> None:
     story, runs = play(moves)
     before = dict(story.world)
@@ -463,7 +464,7 @@ def test_redo_after_undo_is_the_identity(moves: list[tuple[str, Any]], choice: O
 
 
 @given(moves)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_run_alone_in_the_world_is_taken_back_exactly(moves: list[tuple[str, Any]]) -> None:
     story, runs = play([("one", what) for who, what in moves if who in ("one", "two")])
     story.carry_out(story.plan(select.of_ids(story.history, [runs["one"]])), UNDO)
@@ -471,7 +472,7 @@ def test_a_run_alone_in_the_world_is_taken_back_exactly(moves: list[tuple[str, A
 
 
 @given(moves, st.lists(st.integers(0, 2), max_size=8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_plan_cut_short_can_be_made_again(moves: list[tuple[str, Any]], done: list[int]) -> None:
     story, runs = play(moves)
     chosen = select.of_ids(story.history, [runs["one"]])

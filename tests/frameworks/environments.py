@@ -13,8 +13,8 @@ from tests.world.forking import Nursery
 ROOT = Path(__file__).resolve().parents[2]
 CREATE_S_MAX = 600.0
 
-_ready: dict[tuple[str, str], Nursery] = {}
-"""The processes that have read a driver, and are forked for each of its commands."""
+_ready: dict[str, Nursery] = {}
+"""The processes that have read a framework, and are forked for each command."""
 
 
 @cache
@@ -52,15 +52,13 @@ def driven(
 ) -> subprocess.CompletedProcess[str]:
     """Run a module there, with these words, in a process of its own, and return what it printed.
 
-    The process is forked from one that has read the module, since reading a framework can take ten seconds.
+    The process is forked from one that has read the framework, which can take ten seconds.
     """
     env = variables()
-    if (framework, module) not in _ready:
-        _ready[framework, module] = Nursery(
-            env, python=python_of(framework), program=module, modules=[module]
-        )
-    code, out, err = _ready[framework, module].run(
-        words, cwd=os.getcwd(), env=env, umask=-1, timeout_s=timeout_s
+    if framework not in _ready:
+        _ready[framework] = Nursery(env, python=python_of(framework), modules=[module])
+    code, out, err = _ready[framework].run(
+        words, cwd=os.getcwd(), env=env, timeout_s=timeout_s, program=module
     )
     return subprocess.CompletedProcess(
         words, code, out.decode(errors="replace"), err.decode(errors="replace")

@@ -12,6 +12,7 @@ import pytest
 
 from takeback.testing import crash
 from tests.cli.processes import bound, bound_process, give_up_root
+from tests.sampling import half
 from tests.world.cli import Workspace, environment, items
 
 STRANGER = 12345
@@ -89,33 +90,32 @@ def test_more_than_can_be_listed_is_counted(world: Workspace) -> None:
     assert len(named) == 70 or any("more" in text for text in saved["not_covered"]), len(named)
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        "chmod 000 plan.md",
-        "chmod 000 sub",
-        "echo new > plan.md; chmod 000 plan.md",
-        "echo new > sub/made.md; chmod 555 sub",
-        "rm sub/inner.md; chmod 555 sub",
-        "echo new > sub/inner.md; chmod 400 sub/inner.md; chmod 500 sub",
-        "chmod 555 .",
-        "echo new > plan.md; rm -r sub; chmod 555 .",
-        "chmod -R a-w .",
-        "echo new > sub/inner.md; chmod 000 sub",
-        "rm sub/inner.md; echo x > sub/made.md; chmod 000 sub",
-        "chmod 600 sub/inner.md; chmod 000 sub",
-        "echo new > sub/inner.md; chmod 400 sub",
-        "chmod 600 sub/inner.md; chmod 400 sub",
-        "echo new > sub/inner.md; chmod 400 sub; sleep 0.1",
-        "echo new > sub/inner.md; chmod 100 sub",
-        "mkdir -p sub/deep/er; echo x > sub/deep/er/f; chmod 000 sub/deep/er sub/deep sub",
-        "mkdir -p new/deep; echo x > new/deep/f; chmod 000 new/deep new",
-        "mv sub moved; echo new > moved/inner.md; chmod 000 moved",
-        "echo new > sub/inner.md; chmod 000 sub/inner.md sub",
-        "ln sub/inner.md linked; chmod 000 sub",
-    ],
-)
-@pytest.mark.parametrize("watching", [False, True], ids=["scanning", "watching"])
+SCRIPTS = [
+    "chmod 000 plan.md",
+    "chmod 000 sub",
+    "echo new > plan.md; chmod 000 plan.md",
+    "echo new > sub/made.md; chmod 555 sub",
+    "rm sub/inner.md; chmod 555 sub",
+    "echo new > sub/inner.md; chmod 400 sub/inner.md; chmod 500 sub",
+    "chmod 555 .",
+    "echo new > plan.md; rm -r sub; chmod 555 .",
+    "chmod -R a-w .",
+    "echo new > sub/inner.md; chmod 000 sub",
+    "rm sub/inner.md; echo x > sub/made.md; chmod 000 sub",
+    "chmod 600 sub/inner.md; chmod 000 sub",
+    "echo new > sub/inner.md; chmod 400 sub",
+    "chmod 600 sub/inner.md; chmod 400 sub",
+    "echo new > sub/inner.md; chmod 400 sub; sleep 0.1",
+    "echo new > sub/inner.md; chmod 100 sub",
+    "mkdir -p sub/deep/er; echo x > sub/deep/er/f; chmod 000 sub/deep/er sub/deep sub",
+    "mkdir -p new/deep; echo x > new/deep/f; chmod 000 new/deep new",
+    "mv sub moved; echo new > moved/inner.md; chmod 000 moved",
+    "echo new > sub/inner.md; chmod 000 sub/inner.md sub",
+    "ln sub/inner.md linked; chmod 000 sub",
+]
+
+
+@pytest.mark.parametrize("script, watching", half(SCRIPTS, [False, True]))
 def test_what_the_agent_closed_is_opened_again(script: str, world: Workspace, watching: bool) -> None:
     before = world.look()
     if watching:

@@ -6,7 +6,6 @@ nobody could tell, and then a human was asked and nothing was done twice.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,8 @@ from tests.runs.kill import BROKEN, killed_at, places, run, start
 from tests.runs.kill import end as ended
 from tests.runs.scene import Scene, items, made
 from tests.runs.service import ask
+from tests.sampling import ALL, half
 
-ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))
 ITEMS = ("flight", "hotel", "car")
 TOOLS = {"checked": tools.book, "blind": tools.book_blindly}
 CONFLICT = 3
@@ -111,9 +110,7 @@ def sound(folder: Path) -> Any:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("granularity", ["step", "action"])
-@pytest.mark.parametrize("racing", [1, 2])
-@pytest.mark.parametrize("how", list(TOOLS))
+@pytest.mark.parametrize("how, racing, granularity", half(list(TOOLS), [1, 2], ["step", "action"]))
 def test_continued_after_a_kill(tmp_path: Path, how: str, racing: int, granularity: str) -> None:
     passed = places(trip, prepared(tmp_path / "all"), how, granularity, errors=tmp_path / "errors")
     asked = 0
@@ -153,8 +150,7 @@ def ask_human(folder: Path) -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("granularity", ["step", "action"])
-@pytest.mark.parametrize("racing", [1, 2])
+@pytest.mark.parametrize("racing, granularity", half([1, 2], ["step", "action"]))
 def test_taken_back_after_a_kill(tmp_path: Path, racing: int, granularity: str) -> None:
     passed = places(trip, prepared(tmp_path / "all"), "checked", granularity, errors=tmp_path / "errors")
     for n in chosen(passed):
@@ -185,9 +181,7 @@ def look(folder: Path) -> Any:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("recovery", ["continue", "undo"])
-@pytest.mark.parametrize("racing", [1, 2])
-@pytest.mark.parametrize("how", list(TOOLS))
+@pytest.mark.parametrize("how, racing, recovery", half(list(TOOLS), [1, 2], ["continue", "undo"]))
 def test_killed_while_it_takes_itself_back(tmp_path: Path, how: str, racing: int, recovery: str) -> None:
     """The failing run is killed also in the middle of its rollback. Then it is tried again, or finished."""
     passed = places(failing_trip, prepared(tmp_path / "all"), how, "step", errors=tmp_path / "errors")

@@ -23,7 +23,7 @@ from tests.runs.scene import Scene
 from tests.runs.service import Refused, ask
 
 ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))
-BATCHES = range(40) if ALL else range(4)
+BATCHES = range(40) if ALL else range(3)
 SCENARIOS = 5 if ALL else 1
 
 FAULTS = (Failure, Refused, ConnectionError)

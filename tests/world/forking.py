@@ -37,21 +37,20 @@ def early(env: Mapping[str, str]) -> dict[str, str]:
 
 
 class Nursery:
-    """The one who waits, as tests see it. It runs one program, `python -m PROGRAM`, and has read these modules."""
+    """The one who waits, as tests see it. It has read these modules."""
 
     def __init__(
         self,
         env: Mapping[str, str],
         *,
         python: str = sys.executable,
-        program: str = "takeback",
         modules: Sequence[str] = COMMANDS,
     ) -> None:
         self._early = early(env)
         self._line, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [python, "-m", __name__, str(theirs.fileno()), program, *modules],
+                [python, "-m", __name__, str(theirs.fileno()), *modules],
                 env=env,
                 cwd="/",
                 stdin=subprocess.DEVNULL,
@@ -69,9 +68,16 @@ class Nursery:
         return early(env) == self._early
 
     def run(
-        self, args: Sequence[str], *, cwd: str, env: Mapping[str, str], umask: int, timeout_s: float
+        self,
+        args: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        timeout_s: float,
+        umask: int = -1,
+        program: str = "takeback",
     ) -> tuple[int, bytes, bytes]:
-        """Run the program to its end: its exit code and what it said, as `subprocess.run` would give them."""
+        """Run `python -m PROGRAM` to its end: its exit code and what it said, as `subprocess.run` would give them."""
         talk, talk_theirs = socket.socketpair()
         (out, out_theirs), (err, err_theirs) = os.pipe(), os.pipe()
         with talk, open(out, "rb"), open(err, "rb"):
@@ -79,7 +85,7 @@ class Nursery:
                 socket.send_fds(self._line, [b"."], [talk_theirs.fileno(), out_theirs, err_theirs])
             pid = _heard(talk)
             try:
-                talk.sendall(json.dumps([list(args), cwd, dict(env), umask]).encode())
+                talk.sendall(json.dumps([program, list(args), cwd, dict(env), umask]).encode())
                 talk.shutdown(socket.SHUT_WR)
                 said = _read_all(out, err, time.monotonic() + timeout_s)
                 return _heard(talk), *said
@@ -121,7 +127,7 @@ def _read_all(out: int, err: int, deadline: float) -> tuple[bytes, bytes]:
 # The one who waits, inside.
 
 
-def serve(line: socket.socket, program: str) -> None:
+def serve(line: socket.socket) -> None:
     """Fork for each that asks, and tell how it ended. A fork leaves here by an exception, as any command ends."""
     selector = selectors.DefaultSelector()
     selector.register(line, selectors.EVENT_READ)
@@ -142,16 +148,16 @@ def serve(line: socket.socket, program: str) -> None:
             if pid == 0:
                 selector.close()
                 line.close()
-                _be_the_command(program, talk, *fds[1:])
+                _be_the_command(talk, *fds[1:])
             for fd in fds[1:]:
                 os.close(fd)
             _told(talk, pid)
             selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, talk))
 
 
-def _be_the_command(program: str, talk: socket.socket, out: int, err: int) -> None:
+def _be_the_command(talk: socket.socket, out: int, err: int) -> None:
     with talk, talk.makefile("rb") as request:
-        args, cwd, env, umask = json.load(request)
+        program, args, cwd, env, umask = json.load(request)
     for fd, place in ((out, 1), (err, 2)):
         os.dup2(fd, place)
         os.close(fd)
@@ -166,11 +172,11 @@ def _be_the_command(program: str, talk: socket.socket, out: int, err: int) -> No
     sys.exit()
 
 
-def main(line: int, program: str, *modules: str) -> None:
+def main(line: int, *modules: str) -> None:
     for name in modules:
         import_module(name)
     gc.freeze()
-    serve(socket.socket(fileno=line), program)
+    serve(socket.socket(fileno=line))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import pytest
 
 import takeback
 from takeback.testing import crash
+from tests.sampling import half
 
 from . import torture
 from .cli import Workspace, environment, run_from_the_start
@@ -179,9 +180,12 @@ def failures(folder: Path, command: str, judge: Judge, which: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("judge, which", [(killed_then_save, "first"), (killed_then_again, "last")])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_killed_at_each_named_place(tmp_path: Path, command: str, judge: Judge, which: str) -> None:
+HOW = [(killed_then_save, "first"), (killed_then_again, "last")]
+
+
+@pytest.mark.parametrize("command, how", dict.fromkeys([*half(COMMANDS, HOW), ("undo", HOW[0])]))
+def test_killed_at_each_named_place(tmp_path: Path, command: str, how: tuple[Judge, str]) -> None:
+    judge, which = how
     assert failures(tmp_path, command, judge, which) == []
 
 

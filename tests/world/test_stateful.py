@@ -286,7 +286,7 @@ class Life(RuleBasedStateMachine):
 
 
 Life.TestCase.settings = settings(
-    max_examples=500 if EVERYTHING else 60,
+    max_examples=500 if EVERYTHING else 40,
     stateful_step_count=50 if EVERYTHING else 25,
     deadline=None,
     derandomize=not EVERYTHING,

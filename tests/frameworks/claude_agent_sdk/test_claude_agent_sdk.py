@@ -146,6 +146,7 @@ def test_a_version_that_does_not_work_is_named(
     assert refused.value.hint == "pip install 'claude-agent-sdk>=0.2.182,<0.3'"
 
 
+@pytest.mark.sweep  # each of its processes reads the framework
 def test_the_example_tells_the_truth(tmp_path: Path) -> None:
     command = [python_of("claude_agent_sdk"), str(EXAMPLE), str(tmp_path / "here")]
     done = subprocess.run(command, env=variables(), capture_output=True, text=True, timeout=100)

@@ -67,6 +67,7 @@ def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     supported.require("openai-agents", supported.OPENAI_AGENTS)
 
 
+@pytest.mark.sweep  # each of its processes reads the framework
 def test_the_example_tells_the_truth(tmp_path: Path) -> None:
     command = [python_of("openai_agents"), str(EXAMPLE), str(tmp_path / "here")]
     done = subprocess.run(command, env=variables(), capture_output=True, text=True, timeout=100)

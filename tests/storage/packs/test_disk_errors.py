@@ -13,6 +13,7 @@ import pytest
 from takeback.errors import BackendError
 from takeback.testing.blob_contract import name_of
 from takeback.testing.crash import hooked
+from tests.sampling import ALL, half
 
 from . import world
 
@@ -53,11 +54,11 @@ def attempt(folder: Path) -> list[bytes]:
     return promised
 
 
-@pytest.mark.parametrize("forever", [False, True], ids=["once", "forever"])
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
-@pytest.mark.parametrize("point", ["disk-write", "disk-sync"])
+@pytest.mark.parametrize(
+    "point, error, forever", half(["disk-write", "disk-sync"], [errno.ENOSPC, errno.EIO], [False, True])
+)
 def test_every_call_fails(tmp_path: Path, point: str, error: int, forever: bool) -> None:
-    step = 1 if os.environ.get("TAKEBACK_TEST_ALL") else 3
+    step = 1 if ALL else 3
     for nth in range(1, 1000, step):
         folder = tmp_path / str(nth)
         with failing(point, nth, error, forever=forever) as happened:
