@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from smolagents import ChatMessage, CodeAgent, MessageRole, Model, Tool, ToolCallingAgent
+from smolagents import ChatMessage, CodeAgent, MessageRole, Model, Tool, ToolCallingAgent, tool
 from smolagents.memory import ActionStep
 from smolagents.utils import AgentError
 
@@ -19,7 +19,6 @@ from tests.frameworks.driver import Account
 from tests.frameworks.smolagents import recipe as page
 
 recipe: Any = page
-TYPES = {"str": "string", "int": "integer"}
 
 
 class Scripted(Model):
@@ -57,20 +56,11 @@ def task_of(message: Any) -> str:
 
 
 def tool_of(function: Any) -> Tool:
-    """A tool as its decorator makes it, without its need for the source of a function."""
-    asked = {
-        name: {"type": TYPES[kind], "description": name}
-        for name, kind in function.__annotations__.items()
-        if name != "return"
-    }
-    known = {
-        "name": function.__name__,
-        "description": function.__doc__,
-        "inputs": asked,
-        "output_type": "string",
-    }
-    known |= {"forward": staticmethod(function), "skip_forward_signature_validation": True}
-    return type(f"{function.__name__.title()}Tool", (Tool,), known)()  # type: ignore[no-any-return]
+    """A tool as the page says: the decorator of smolagents over the function, which must describe its arguments."""
+    names = [name for name in function.__annotations__ if name != "return"]
+    function.__doc__ = "\n".join([function.__doc__.splitlines()[0], "", "Args:", *(f"    {n}: {n}" for n in names)])
+    made: Tool = tool(function)
+    return made
 
 
 def agent_of(thread: takeback.Thread) -> Any:
