@@ -250,7 +250,11 @@ def test_a_refusal_by_the_host_holds_for_that_call(scene: Scene) -> None:
     assert isinstance(refused, Denied) and "too much" in refused.reason
     assert isinstance(host.begin("pay", {"item": "rent"}, call_id="p1", effect="irreversible"), Denied)
     # Another call may ask again.
-    assert isinstance(host.begin("pay", {"item": "rent"}, call_id="p2", effect="irreversible"), takeback.Ask)
+    again = host.begin("pay", {"item": "rent"}, call_id="p2", effect="irreversible")
+    assert isinstance(again, takeback.Ask)
+    # Without a reason, the model is still told that a human decided.
+    refused = again.refuse(by="ann", via="langgraph")
+    assert isinstance(refused, Denied) and refused.reason == "it was denied, via langgraph"
 
 
 def test_a_human_is_asked_ahead_of_a_call(scene: Scene) -> None:

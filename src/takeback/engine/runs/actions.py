@@ -334,6 +334,7 @@ class Ask:
                 hint=f'{self.how}, or open the thread with approvals="host" and say by= whom it is answered',
             )
         parts = self._seam._parts
+        why = why if granted or why else "it was denied"
         told = ", ".join(filter(None, (why, f"via {via}" if via else "")))
         ledger, lock = parts.tracker.ledger, parts.tracker.lock
         gates.answer(ledger, lock, parts.clock, self.approval, granted=granted, actor=by, why=told)
