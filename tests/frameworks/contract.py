@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,6 +43,12 @@ class World:
         assert done.returncode == -9, done.stdout + done.stderr
         self._monkeypatch.delenv("DIE")
 
+    def stopped(self, *words: str) -> str:
+        """Run the driver, and return the words of the RollbackIncomplete that it ended with."""
+        done = driven(self.framework, f"tests.frameworks.{self.framework}.agent", *words)
+        assert done.returncode == 1 and "RollbackIncomplete" in done.stderr, done.stdout + done.stderr
+        return done.stderr
+
     def rows(self, name: str) -> list[dict[str, Any]]:
         place = self.shop / name
         return json.loads(place.read_text()) if place.exists() else []
@@ -62,6 +69,8 @@ class AdapterContract:
     """The suite. A test module of a framework has a subclass with its name, and tests of what is its own."""
 
     framework: ClassVar[str]
+    words_are_memory: ClassVar[bool] = False
+    """Whether the conversation is in the memory of the thread, and so goes back with whatever can be taken back."""
 
     @pytest.fixture
     def world(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
@@ -93,6 +102,22 @@ class AdapterContract:
         world.agent("say", "pay")
         world.agent("answer", "no")
         assert world.rows("payments") == []
+
+    def test_going_back_past_a_payment_stops_and_then_passes_over_it(self, world: World) -> None:
+        world.agent("say", "prepare")
+        world.agent("say", "pay")
+        world.agent("answer", "yes")
+        world.agent("say", "both")
+        told = world.stopped("back", "prepare")
+        assert re.search(r"kept \S*pay", told) and "go back once more" in told
+        assert world.rooms == ["attic"] and world.files == ["a.txt"]
+        if self.words_are_memory:
+            assert "Took back no changes" in world.stopped("back", "prepare")
+            return
+        # What can be taken back is; the conversation stays, and goes back when that is asked for again.
+        account = world.agent("back", "prepare")
+        assert account.verdict == "nothing" and account.said == ["prepare", "done"]
+        assert world.rows("payments") == [{"amount": 7}]
 
     def test_going_back_takes_the_world_along(self, world: World) -> None:
         world.agent("say", "prepare")

@@ -19,6 +19,7 @@ EXAMPLE = ROOT / "examples/crewai_agent.py"
 
 class TestCrewAI(AdapterContract):
     framework = "crewai"
+    words_are_memory = True
 
 
 def test_it_serves_real_crews_and_flows(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ pytestmark = pytest.mark.sweep
 
 class TestSmolagents(AdapterContract):
     framework = "smolagents"
+    words_are_memory = True
 
     @pytest.mark.parametrize("when", ["in book", "after book"])
     def test_an_agent_that_writes_code_calls_once(self, when: str, world: World) -> None:

@@ -51,6 +51,11 @@ from takeback.system import processes
 _turns: ContextVar[tuple[Turn, ...]] = ContextVar("takeback-turns", default=())
 """The turns that this code is in, of any threads."""
 
+REMAINS = (
+    "everything else was taken back, and the report names what remains. If an adapter keeps the conversation, it is "
+    "unchanged: go back once more to shorten it all the same"
+)
+
 
 class Turn:
     """One turn of a thread, as a block: what happens between a message to the agent and its answer."""
@@ -466,7 +471,7 @@ class Thread(Answers, AlsoAsync["Thread"]):
             if preview:
                 return report
             if report.verdict is Verdict.PARTIAL:
-                raise RollbackIncomplete(str(report), hint="the report names what remains", report=report)
+                raise RollbackIncomplete(str(report), hint=REMAINS, report=report)
             run = self._ledger.history.runs[self.id]
             ended = _ends_of_turns(run, e.Outcome.STOPPED, "it was taken back", position)
             if to is None and run.life is Life.OPEN:
