@@ -43,10 +43,11 @@ class Scripted(ReplayChatCompletionClient):
         super().__init__([], model_info=info | {"structured_output": False})
 
     async def create(self, messages: Sequence[Any], **_: Any) -> CreateResult:
-        words = [message.content for message in messages if isinstance(message, UserMessage)][-1]
-        answer: Any = f"I {words}."
+        last = messages[-1].content
         if isinstance(messages[-1], UserMessage):
-            answer = [FunctionCall(f"call-{uuid.uuid4()}", json.dumps({"room": SCRIPT[words]}), "book")]
+            answer: Any = [FunctionCall(f"call-{uuid.uuid4()}", json.dumps({"room": SCRIPT[last]}), "book")]
+        else:
+            answer = f"I {last[0].content}."
         used = RequestUsage(prompt_tokens=1, completion_tokens=1)
         return CreateResult(finish_reason="unknown", content=answer, usage=used, cached=False)
 

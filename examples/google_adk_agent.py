@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -35,6 +36,7 @@ from takeback.frameworks.google_adk import TakebackPlugin, TakebackSessionServic
 # One file is easier to read here. Put your own handlers into a module, so that `takeback undo` finds them too.
 warnings.filterwarnings("ignore", message=".*part of the script itself")
 warnings.filterwarnings("ignore", message=".*EXPERIMENTAL.*")
+logging.disable(logging.WARNING)  # ADK warns that a scripted model counts no tokens
 
 WHERE = {"user_id": "ann", "session_id": "1"}
 SCRIPT = {"book the attic": "attic", "and the ballroom": "ballroom"}

@@ -35,10 +35,10 @@ SCRIPT = {"book the attic": "attic", "and the ballroom": "ballroom"}
 def answer(call: ModelCall) -> list[Any]:
     """Book the room of the last message, and then say so. The calls have other ids each time."""
     items: Any = call.input
-    said = [item["content"] for item in items if item.get("role") == "user"][-1]
-    if items[-1].get("role") == "user":
-        return [function_call("book", {"room": SCRIPT[said]}, call_id=f"call-{uuid.uuid4()}")]
-    return [assistant_message(f"I {said}.")]
+    last = items[-1]
+    if last.get("role") == "user":
+        return [function_call("book", {"room": SCRIPT[last["content"]]}, call_id=f"call-{uuid.uuid4()}")]
+    return [assistant_message(f"I {last['output']}.")]
 
 
 def bookings() -> dict[str, str]:
