@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -60,6 +61,19 @@ class TestPydanticAI(AdapterContract):
 def test_what_is_special(scene: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     World("pydantic_ai", tmp_path, monkeypatch)
     done = driven("pydantic_ai", "tests.frameworks.pydantic_ai.special", scene)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_example_in_the_readme_runs(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    (tools,) = re.findall(r"<!-- save as: calendar_tools.py -->\n```python\n(.*?)```", text, re.DOTALL)
+    (example,) = re.findall(r"```python\n(import calendar_tools\nfrom pydantic_ai .*?)```", text, re.DOTALL)
+    (tmp_path / "calendar_tools.py").write_text(tools)
+    (tmp_path / "example.py").write_text(example)
+    command = [python_of("pydantic_ai"), "example.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=variables(), capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
