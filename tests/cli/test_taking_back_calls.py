@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TOOLS = """
 import pathlib, takeback
 BOOK = pathlib.Path(__file__).with_name("book.txt")
@@ -53,6 +55,22 @@ def test_what_was_compensated_is_told_in_words(tmp_path: Path) -> None:
     undone = takeback(root, "undo", "r2")
     assert "compensated book" in undone.stdout, undone.stdout + undone.stderr
     assert not (root / "book.txt").exists()
+
+
+def test_a_handler_that_is_not_found_says_where_it_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = project(tmp_path)
+    code = "import takeback, tools\nwith takeback.open('.') as tb, tb.run('t') as run: run.call(tools.book, 'blue')"
+    assert python(root, code).returncode == 0
+    (root / "tools.py").rename(tmp_path / "tools.py")
+    undone = takeback(root, "undo", "r2")
+    assert undone.returncode == 6 and "PYTHONPATH" in undone.stdout, undone.stdout + undone.stderr
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    elsewhere = takeback(root, "undo", "r2")
+    assert elsewhere.returncode == 0 and "Verified 1 of 1" in elsewhere.stdout, (
+        elsewhere.stdout + elsewhere.stderr
+    )
 
 
 def test_status_finds_the_check_of_a_call_in_doubt(tmp_path: Path) -> None:

@@ -60,8 +60,9 @@ def find(name: str) -> Callable[..., Any]:
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise BackendError(
-            f"{module}:{qualified} cannot be imported: {error}",
-            hint="it must be importable wherever you undo; check PYTHONPATH and the installed packages",
+            # A report shows the message alone, so the advice is in it.
+            f"{module}:{qualified} cannot be imported: {error}; check PYTHONPATH and the installed packages",
+            hint="it must be importable wherever you undo",
         ) from error
     if not callable(found):
         raise BackendError(f"{module}:{qualified} is not a function")
