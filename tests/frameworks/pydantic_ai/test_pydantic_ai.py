@@ -71,9 +71,7 @@ def test_the_example_in_the_readme_runs(tmp_path: Path) -> None:
     (tmp_path / "calendar_tools.py").write_text(tools)
     (tmp_path / "example.py").write_text(example)
     command = [python_of("pydantic_ai"), "example.py"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=variables(), capture_output=True, text=True, timeout=100
-    )
+    done = subprocess.run(command, cwd=tmp_path, env=variables(), capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

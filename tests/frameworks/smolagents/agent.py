@@ -58,7 +58,9 @@ def task_of(message: Any) -> str:
 def tool_of(function: Any) -> Tool:
     """A tool as the page says: the decorator of smolagents over the function, which must describe its arguments."""
     names = [name for name in function.__annotations__ if name != "return"]
-    function.__doc__ = "\n".join([function.__doc__.splitlines()[0], "", "Args:", *(f"    {n}: {n}" for n in names)])
+    function.__doc__ = "\n".join(
+        [function.__doc__.splitlines()[0], "", "Args:", *(f"    {n}: {n}" for n in names)]
+    )
     made: Tool = tool(function)
     return made
 

@@ -63,7 +63,10 @@ def _known(root: Path, history: History, path: str) -> bytes:
     if os.path.lexists(os.path.join(os.fsencode(root), relative)):
         return relative
     if not _was_changed(history, relative):
-        raise UsageError(f"there is no {path}, and no recorded action ever changed it")
+        raise UsageError(
+            f"there is no {path}, and no recorded action ever changed it; nothing was changed",
+            hint="`takeback log` lists the actions, and `takeback show ID` the paths of one",
+        )
     return relative
 
 
