@@ -73,6 +73,21 @@ def test_a_handler_that_is_not_found_says_where_it_is_looked_for(
     )
 
 
+def test_answers_of_a_model_are_not_counted_as_calls(tmp_path: Path) -> None:
+    root = project(tmp_path)
+    code = """
+import takeback
+with takeback.open('.') as tb, tb.thread(key='k') as thread, thread.turn('1'):
+    for n in range(3):
+        thread.answer([n], lambda: {'text': 'yes'})
+    with thread.begin('look', call_id='1', effect='none') as action:
+        action.keep(1)
+"""
+    assert python(root, code).returncode == 0
+    said = takeback(root, "status")
+    assert ": 1 call, 3 answers" in said.stdout, said.stdout + said.stderr
+
+
 def test_status_finds_the_check_of_a_call_in_doubt(tmp_path: Path) -> None:
     root = project(tmp_path)
     opening = "import takeback, tools\nwith takeback.open('.') as tb, tb.run('t', key='k') as run: "

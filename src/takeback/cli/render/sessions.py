@@ -7,6 +7,7 @@ from typing import Any
 
 from takeback.cli.render.history import counted, is_folder, run_data, what
 from takeback.cli.text import ago, plural
+from takeback.core import events as e
 from takeback.core.change import Change
 from takeback.core.codec import one_line
 from takeback.core.entities import RecordedAction, RecordedRun, RecordedStep
@@ -38,7 +39,9 @@ def session_lines(history: History, run: RecordedRun, so_far: Sequence[Change]) 
     who = (
         f"Thread {run.id} ({run.began.name})" if run.began.thread else f"Session {run.id} of {run.began.name}"
     )
-    line = f"{who} is open, begun {ago(run.began_us)}: {plural(len(done), 'call')}"
+    answers = sum(action.as_tool.tool == e.ANSWER for action in done)
+    line = f"{who} is open, begun {ago(run.began_us)}: {plural(len(done) - answers, 'call')}"
+    line += f", {plural(answers, 'answer')}" if answers else ""
     lines = [f"{line}, changed {counted(changes)}" if changes else line]
     if step := _prompt(run):
         state = "working on" if step.life is Life.OPEN else "done with"
