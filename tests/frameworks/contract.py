@@ -121,6 +121,15 @@ class AdapterContract:
         assert world.agent("back", "prepare").verdict == "clean"
         assert world.files == ["a.txt"] and world.rooms == ["attic"]
 
+    @pytest.mark.sweep
+    def test_equal_ids_of_two_messages_are_those_of_two_calls(self, world: World) -> None:
+        world.set(IDS="repeated")
+        world.killed("in book", "say", "twice")
+        world.agent("resume", "twice")
+        assert world.rooms == ["attic", "attic"]
+        world.agent("say", "both")
+        assert world.rooms == ["attic", "attic", "ballroom"] and world.files == ["b.txt"]
+
     def test_a_streamed_turn_is_recorded_alike(self, world: World) -> None:
         account = world.agent("stream", "prepare")
         assert account.said == ["prepare", "done"] and account.results == PREPARED

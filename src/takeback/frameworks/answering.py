@@ -44,6 +44,7 @@ class AnswersWithCalls:
     def __init__(self, thread: takeback.Thread) -> None:
         self._thread = thread
         self._made: dict[str, MadeAnswer] = {}
+        self._scopes: dict[str, str] = {}
 
     async def recorded(self, asked: Question) -> Any:
         """Return the recorded answer to a question; None if there is none."""
@@ -59,7 +60,20 @@ class AnswersWithCalls:
 
     def made(self, asked: Question, answer: Any, call_ids: Iterable[str]) -> None:
         """Remember an answer, as JSON values, until one of its calls is begun."""
-        self._made.update(dict.fromkeys(call_ids, MadeAnswer(asked, answer)))
+        ids = list(call_ids)
+        self._made.update(dict.fromkeys(ids, MadeAnswer(asked, answer)))
+        self.known(asked, ids)
+
+    def known(self, asked: Question, call_ids: Iterable[str]) -> None:
+        """Note which calls an answer contains, be it made or recorded."""
+        self._scopes.update(dict.fromkeys(call_ids, f"{asked.position} {asked.digest}"))
+
+    def scope_of(self, call_id: str) -> str:
+        """Return what tells a call from others with its id: some providers count the calls of each answer from 0.
+
+        Empty if no answer of this turn contains it: then an earlier turn was left for a human to approve it.
+        """
+        return self._scopes.get(call_id, "")
 
     async def before(self, call_id: str) -> None:
         """Record the answer that contains this call, unless it is recorded. Call it before the call is begun."""

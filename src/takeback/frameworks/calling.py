@@ -133,7 +133,7 @@ class Threads(Calling):
     def refuse(self, thread: takeback.Thread, call_id: str, answer: HumanAnswer) -> None:
         """Record that a human refused a call, for frameworks that then do not come back to its tool."""
         for approval in self.workspace.approvals():
-            if approval.run == thread.id and approval.asked.key == call_id:
+            if approval.run == thread.id and f"/{approval.asked.key}".endswith(f"/{call_id}"):
                 told = ", ".join(filter(None, (answer.why, f"by {answer.by}", f"via {self.framework}")))
                 self.workspace.deny(approval.id, told)
 

@@ -175,13 +175,12 @@ class _Questions(ChatMiddleware):
         asked = question(f"{run.turn.ref}, asked after {len(said)}", said)
         if kept := await run.answers.recorded(asked):
             answer = ChatResponse.from_dict(kept)
+            run.answers.known(asked, _calls_in(answer))
             context.result = _streamed(answer) if context.stream else answer
             return
 
         def note(response: ChatResponse) -> None:
-            contents = [content for message in response.messages for content in message.contents]
-            ids = [content.call_id for content in contents if content.type == "function_call"]
-            if ids:
+            if ids := _calls_in(response):
                 run.answers.made(asked, json.loads(json.dumps(response.to_dict())), ids)
 
         if context.stream:
@@ -211,6 +210,7 @@ class _Calls(FunctionMiddleware):
                     context.function.name,
                     _plain(context.arguments),
                     call_id=call_id,
+                    scope=run.answers.scope_of(call_id) or run.turn.ref,
                     declared=takeback.declared(context.function),
                     ref=str(run.number),
                     answering=lambda _: _approved(context),
@@ -354,6 +354,11 @@ def _asked(message: Message) -> Any:
     names = ("type", "text", "name", "arguments", "call_id", "result", "approved")
     contents = [content.to_dict() for content in message.contents]
     return {"role": str(message.role), "said": [{name: one.get(name) for name in names} for one in contents]}
+
+
+def _calls_in(answer: ChatResponse) -> list[str]:
+    contents = (content for message in answer.messages for content in message.contents)
+    return [content.call_id for content in contents if content.type == "function_call"]
 
 
 def _streamed(answer: ChatResponse) -> ResponseStream:

@@ -29,6 +29,7 @@ from autogen_core.tools import (
 from pydantic import TypeAdapter
 
 import takeback
+from takeback.core import keys
 from takeback.errors import RefusedError, UsageError
 from takeback.frameworks.calling import Threads, Told
 from takeback.frameworks.session_items import SessionItems
@@ -94,6 +95,7 @@ class TakebackWorkbench(StaticStreamWorkbench):
         self._position: str | None = None
         self._stopped: BaseException | None = None
         self._at_work: set[asyncio.Task[Any]] = set()
+        self._scopes: dict[str, str] = {}
         self._is_dirty = False
         """True if an agent of this process may know more than what is stored."""
 
@@ -185,6 +187,13 @@ class TakebackWorkbench(StaticStreamWorkbench):
 
     # Calls
 
+    def note_calls(self, asked: Any, result: CreateResult) -> CreateResult:
+        """Note what tells the calls of an answer from others with their ids: some providers count them from 0."""
+        if isinstance(result.content, list):
+            ids = (call.id for call in result.content)
+            self._scopes.update(dict.fromkeys(ids, keys.intent_key("asked", keys.asked(asked))))
+        return result
+
     async def list_tools(self) -> list[Any]:
         """Return the schemas of the tools."""
         return list(await (self._other.list_tools() if self._other else super().list_tools()))
@@ -243,7 +252,7 @@ class TakebackWorkbench(StaticStreamWorkbench):
                     name,
                     args,
                     call_id=call_id or "",
-                    scope=position,
+                    scope=f"{position} {self._scopes.get(call_id or '', '')}".strip(),
                     ref=position,
                     declared=takeback.declared(tool) if tool is not None else None,
                 )
@@ -341,11 +350,10 @@ class TakebackModelClient(ChatCompletionClient):
         async def make() -> list[Any]:
             return [_piece(await self._client.create(messages, **options))]
 
-        thread = self._workbench.thread
+        thread, asked = self._workbench.thread, _asked(messages, options)
         with thread.turn(f"turn {await self._workbench.position()}").here():
-            kept = await thread.aanswer(_asked(messages, options), make)
-        result: CreateResult = _unpacked(kept[-1])
-        return result
+            kept = await thread.aanswer(asked, make)
+        return self._workbench.note_calls(asked, _unpacked(kept[-1]))
 
     async def create_stream(
         self, messages: Sequence[LLMMessage], **options: Any
@@ -358,16 +366,17 @@ class TakebackModelClient(ChatCompletionClient):
                 async for piece in pieces:
                     yield _piece(piece)
 
-        thread = self._workbench.thread
+        thread, asked = self._workbench.thread, _asked(messages, options)
         turn = thread.turn(f"turn {await self._workbench.position()}")
-        found = thread.astream(_asked(messages, options), make)
+        found = thread.astream(asked, make)
         while True:
             # The block cannot be around a yield: the context of a generator is that of its reader.
             with turn.here():
                 piece = await anext(found, None)
             if piece is None:
                 return
-            yield _unpacked(piece)
+            unpacked = _unpacked(piece)
+            yield unpacked if isinstance(unpacked, str) else self._workbench.note_calls(asked, unpacked)
 
     async def close(self) -> None:
         await self._client.close()

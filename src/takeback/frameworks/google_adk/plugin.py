@@ -114,6 +114,7 @@ class TakebackPlugin(BasePlugin):
                 tool.name,
                 tool_args,
                 call_id=tool_context.function_call_id,
+                scope=_event_of(tool_context),
                 declared=takeback.declared(tool),
                 ref=tool_context.invocation_id,
                 answering=lambda _: _answered(tool_context.tool_confirmation),
@@ -153,6 +154,14 @@ class TakebackPlugin(BasePlugin):
         if how:
             await action.aend(**how)
         await action.__aexit__(None, None, None)
+
+
+def _event_of(tool_context: Any) -> str:
+    """Return the id of the event that asked for a call: some providers count the calls of each answer from 0."""
+    for event in reversed(tool_context.session.events):
+        if any(call.id == tool_context.function_call_id for call in event.get_function_calls()):
+            return str(event.id)
+    return ""
 
 
 def _is_complete(events: list[Any]) -> bool:

@@ -150,7 +150,9 @@ class TakebackCapability(AbstractCapability[Any]):
             await asyncio.to_thread(self._note_refusals, refused)
         asked = question(f"{self._turn.ref}, asked after {len(said)}", _asked(said))
         if kept := await self._answers.recorded(asked):
-            return ModelMessagesTypeAdapter.validate_python([kept])[0]
+            known: ModelResponse = ModelMessagesTypeAdapter.validate_python([kept])[0]
+            self._answers.known(asked, [call.tool_call_id for call in known.tool_calls])
+            return known
         response: ModelResponse = await handler(request_context)
         ids = [call.tool_call_id for call in response.tool_calls]
         if ids:
@@ -176,6 +178,7 @@ class TakebackCapability(AbstractCapability[Any]):
                 call.tool_name,
                 _plain(args, call),
                 call_id=call.tool_call_id,
+                scope=self._answers.scope_of(call.tool_call_id) or self._turn.ref,
                 declared=_declared(ctx, call.tool_name),
                 ref=f"{self._start}/{len(ctx.messages)}",
                 answering=lambda _: _approved(ctx),
