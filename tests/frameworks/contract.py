@@ -121,6 +121,24 @@ class AdapterContract:
         assert world.agent("back", "prepare").verdict == "clean"
         assert world.files == ["a.txt"] and world.rooms == ["attic"]
 
+    stops_at_errors: ClassVar[bool] = False
+    """True if the error of a tool ends the turn; False if the model is told."""
+
+    def test_a_failure_that_the_model_was_told_is_not_tried_again(self, world: World) -> None:
+        (world.shop / "closed").touch()
+        if self.stops_at_errors:
+            assert "closed" in world.agent("say", "twice").error
+            world.killed("in book", "resume", "twice")  # in the same call: nothing came after it
+            world.agent("resume", "twice")
+            assert world.rooms == ["attic", "attic"]
+            return
+        world.killed(
+            "in book", "say", "twice"
+        )  # in the second call, which the model asked for when the first failed
+        assert world.rooms == ["attic"]
+        world.agent("resume", "twice")
+        assert world.rooms == ["attic"]
+
     @pytest.mark.sweep
     def test_equal_ids_of_two_messages_are_those_of_two_calls(self, world: World) -> None:
         world.set(IDS="repeated")

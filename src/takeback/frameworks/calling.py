@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple, TypeGuard
 
 import takeback
@@ -28,6 +29,18 @@ class HumanAnswer(NamedTuple):
     why: str = ""
 
 
+class Failure(NamedTuple):
+    """How a tool failed."""
+
+    kind: str
+    """The class of its error."""
+    text: str
+
+
+class FailedBefore(Exception):
+    """Stands for the error of a call that failed before, with the same text."""
+
+
 class Told(NamedTuple):
     """What the model is told in place of a call that must not be made now."""
 
@@ -39,12 +52,16 @@ class Told(NamedTuple):
     """True if its check found the result, or a human told it: the tool's own value, not what the adapter recorded."""
     ask: takeback.Ask | None = None
     """The request that it waits for, if nobody has answered it."""
+    failure: Failure | None = None
+    """How it failed, if the model was told so: a turn that is run again has to go the same way."""
 
     @property
     def is_done(self) -> bool:
         """True if the call was made before, so that `value` is its result."""
         return not self.why
 
+
+_FAILURE = "how the tool failed"
 
 Answering = Callable[[takeback.Ask], HumanAnswer | None]
 """Returns what a human answered to a request; None if nobody has."""
@@ -67,13 +84,16 @@ class Calling:
     ) -> takeback.Action | Told:
         """Begin a call, and return its action if its tool may run now; otherwise what the model is told.
 
-        A call that failed or was cut short is begun again. `answering` is asked if the call needs approval.
-        `options` are those of `thread.begin`.
+        A call that failed or was cut short is begun again, unless the model was told of the failure. `answering` is
+        asked if the call needs approval. `options` are those of `thread.begin`.
         """
         begun = thread.begin(name, args, **options)
         if isinstance(begun, takeback.Ask) and answering and (answer := answering(begun)):
             begun = self._answered(begun, answer)
         if _may_begin_again(begun):
+            if begun.outcome == "failed" and thread.was_told(begun):
+                with thread.turn(_failure_of(begun)).here():
+                    return _told_again(begun, thread.answer(_FAILURE, _forgotten))
             begun = thread.begin(name, args, **_once_more(begun, options))
         return _decided(begun)
 
@@ -91,6 +111,9 @@ class Calling:
         if isinstance(begun, takeback.Ask) and answering and (answer := answering(begun)):
             begun = await self._aanswered(begun, answer)
         if _may_begin_again(begun):
+            if begun.outcome == "failed" and await thread.awas_told(begun):
+                with thread.turn(_failure_of(begun)).here():
+                    return _told_again(begun, await thread.aanswer(_FAILURE, _aforgotten))
             begun = await thread.abegin(name, args, **_once_more(begun, options))
         return _decided(begun)
 
@@ -136,6 +159,62 @@ class Threads(Calling):
             if approval.run == thread.id and f"/{approval.asked.key}".endswith(f"/{call_id}"):
                 told = ", ".join(filter(None, (answer.why, f"by {answer.by}", f"via {self.framework}")))
                 self.workspace.deny(approval.id, told)
+
+
+@contextmanager
+def making(thread: takeback.Thread, action: takeback.Action) -> Iterator[None]:
+    """Enter the block of an action, and keep what a model is told if its tool raises."""
+    with action:
+        try:
+            yield
+        except Exception as error:
+            note_failure(thread, action, Failure(type(error).__name__, str(error)))
+            raise
+
+
+@asynccontextmanager
+async def amaking(thread: takeback.Thread, action: takeback.Action) -> AsyncIterator[None]:
+    """Do what `making` does, without blocking the event loop."""
+    async with action:
+        try:
+            yield
+        except Exception as error:
+            await anote_failure(thread, action, Failure(type(error).__name__, str(error)))
+            raise
+
+
+def note_failure(thread: takeback.Thread, action: takeback.Action, failure: Failure) -> None:
+    """Keep how a tool failed, in full: the record of an action has only the beginning of its error."""
+    with thread.turn(_failure_of(action)).here():
+        thread.answer(_FAILURE, failure._asdict)
+
+
+async def anote_failure(thread: takeback.Thread, action: takeback.Action, failure: Failure) -> None:
+    """Do what `note_failure` does, without blocking the event loop."""
+
+    async def noted() -> Any:
+        return failure._asdict()
+
+    with thread.turn(_failure_of(action)).here():
+        await thread.aanswer(_FAILURE, noted)
+
+
+def _failure_of(action: takeback.Action) -> str:
+    return f"failure of {action.id}"
+
+
+def _told_again(action: takeback.Action, kept: Any) -> Told:
+    kind, _, text = action.error.partition(": ")
+    failure = Failure(**kept) if kept else Failure(kind, text)
+    return Told(failure.text or failure.kind, failure=failure)
+
+
+def _forgotten() -> Any:
+    return None  # the note was removed by the limits: the beginning of the error is left
+
+
+async def _aforgotten() -> Any:
+    return _forgotten()
 
 
 def _may_begin_again(

@@ -31,7 +31,7 @@ from agent_framework import (
 import takeback
 from takeback.errors import UsageError
 from takeback.frameworks.answering import AnswersWithCalls, question
-from takeback.frameworks.calling import HumanAnswer, Threads, Told
+from takeback.frameworks.calling import FailedBefore, HumanAnswer, Threads, Told, amaking
 from takeback.frameworks.session_items import SessionItems
 from takeback.workspace.workspace import Workspace
 
@@ -220,7 +220,7 @@ class _Calls(FunctionMiddleware):
         if isinstance(begun, Told):
             _tell(begun, context)
             return
-        async with begun:
+        async with amaking(run.thread, begun):
             await call_next()
             begun.keep(recorded(context.result))
 
@@ -269,6 +269,8 @@ def _tell(told: Told, context: Any) -> None:
             additional_properties={"reason": told.ask.reason, "approval": told.ask.approval},
         )
         raise MiddlewareTermination(str(told.ask))
+    if told.failure:
+        raise FailedBefore(told.failure.text)
     if not told.is_done:
         context.result = f"Error: {told.why}"
     elif told.value == UNKEPT:

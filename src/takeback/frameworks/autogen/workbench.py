@@ -31,7 +31,7 @@ from pydantic import TypeAdapter
 import takeback
 from takeback.core import keys
 from takeback.errors import RefusedError, UsageError
-from takeback.frameworks.calling import Threads, Told
+from takeback.frameworks.calling import Failure, Threads, Told, anote_failure
 from takeback.frameworks.session_items import SessionItems
 from takeback.workspace.workspace import Workspace as TakebackWorkspace
 
@@ -271,7 +271,9 @@ class TakebackWorkbench(StaticStreamWorkbench):
                         yield result
             assert isinstance(result, ToolResult), f"{name} ended without a result"
             if result.is_error:
-                await begun.aend(error=result.to_text("an image")[:500] or "the tool failed")
+                failure = Failure("ToolResult", result.to_text("an image") or "the tool failed")
+                await anote_failure(self.thread, begun, failure)
+                await begun.aend(error=failure.text[:500])
             else:
                 begun.keep(result.model_dump(mode="json"))
         yield result

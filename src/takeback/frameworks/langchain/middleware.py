@@ -17,7 +17,15 @@ from langgraph.types import interrupt
 
 import takeback
 from takeback.errors import UsageError
-from takeback.frameworks.calling import Answering, HumanAnswer, Threads, Told
+from takeback.frameworks.calling import (
+    Answering,
+    Failure,
+    HumanAnswer,
+    Threads,
+    Told,
+    anote_failure,
+    note_failure,
+)
 from takeback.frameworks.langchain import messages
 from takeback.frameworks.langgraph.saver import LANGGRAPH, TakebackSaver
 from takeback.workspace.workspace import Workspace
@@ -55,32 +63,32 @@ class Takeback(AgentMiddleware):
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
         """Make a tool call, unless it was made already."""
-        begun = self._threads.begin(
-            self._thread(request.runtime), **_beginning(request), answering=_answering(request)
-        )
+        thread = self._thread(request.runtime)
+        begun = self._threads.begin(thread, **_beginning(request), answering=_answering(request))
         if isinstance(begun, Told):
             return _told(begun, request)
         with begun:
             result = handler(request)
             failure = _keep(begun, result)
             if failure:
-                begun.end(error=failure)
+                note_failure(thread, begun, failure)
+                begun.end(error=failure.text[:500])
         return result
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """Do what `wrap_tool_call` does, without blocking the event loop."""
-        begun = await self._threads.abegin(
-            self._thread(request.runtime), **_beginning(request), answering=_answering(request)
-        )
+        thread = self._thread(request.runtime)
+        begun = await self._threads.abegin(thread, **_beginning(request), answering=_answering(request))
         if isinstance(begun, Told):
             return _told(begun, request)
         async with begun:
             result = await handler(request)
             failure = _keep(begun, result)
             if failure:
-                await begun.aend(error=failure)
+                await anote_failure(thread, begun, failure)
+                await begun.aend(error=failure.text[:500])
         return result
 
     # The model
@@ -181,15 +189,15 @@ def _told(told: Told, request: ToolCallRequest) -> Any:
     return messages.returned(told.value, dict(call), found=told.found)
 
 
-def _keep(action: takeback.Action, result: Any) -> str:
-    """Keep a result for the record. Return why the call failed, if the tool node made a message of the error."""
+def _keep(action: takeback.Action, result: Any) -> Failure | None:
+    """Keep a result for the record. Return how the call failed, if the tool node made a message of the error."""
     if isinstance(result, ToolMessage) and result.status == "error":
-        return result.text()[:500] or "the tool failed"
+        return Failure("ToolMessage", result.text() or "the tool failed")
     try:
         action.keep(messages.recorded(result))
     except (TypeError, ValueError, UsageError):
         action.keep(messages.UNKEPT)
-    return ""
+    return None
 
 
 def _position(request: ModelRequest) -> str:

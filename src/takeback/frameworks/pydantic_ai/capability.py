@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.conversation import Conversation, ConversationTypeAdapter
-from pydantic_ai.exceptions import ApprovalRequired, ToolFailed
+from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, ToolReturn
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -23,7 +23,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 import takeback
 from takeback.errors import UsageError
 from takeback.frameworks.answering import AnswersWithCalls, question
-from takeback.frameworks.calling import HumanAnswer, Threads, Told
+from takeback.frameworks.calling import HumanAnswer, Threads, Told, amaking
 from takeback.frameworks.session_items import SessionItems
 from takeback.workspace.workspace import Workspace
 
@@ -185,7 +185,7 @@ class TakebackCapability(AbstractCapability[Any]):
             )
         if isinstance(begun, Told):
             return _told(begun, call.tool_name)
-        async with begun:
+        async with amaking(self._thread, begun):
             result = await handler(args)
             begun.keep(recorded(result))
         return result
@@ -232,6 +232,8 @@ def _told(told: Told, name: str) -> Any:
     """Return the result of a call that was made before, or raise what pydantic-ai makes of any other."""
     if told.ask:
         raise ApprovalRequired({"reason": told.ask.reason, "id": told.ask.approval})
+    if told.failure and told.failure.kind == "ToolRetryError":  # what pydantic-ai makes of ModelRetry
+        raise ModelRetry(told.failure.text)
     if not told.is_done:
         raise ToolFailed(told.why)
     if told.value == UNKEPT:
