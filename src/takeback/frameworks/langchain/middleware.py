@@ -6,6 +6,7 @@ graph.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -44,6 +45,9 @@ class Takeback(AgentMiddleware):
         super().__init__()
         where = workspace.workspace if isinstance(workspace, TakebackSaver) else workspace
         self._threads = Threads(where, LANGGRAPH)
+        self._lock = threading.Lock()
+        self._said: dict[str, HumanAnswer] = {}
+        """The answers for calls that share a task, by their requests."""
 
     @property
     def wrappers(self) -> dict[str, Any]:
@@ -64,7 +68,7 @@ class Takeback(AgentMiddleware):
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
         """Make a tool call, unless it was made already."""
         thread = self._thread(request.runtime)
-        begun = self._threads.begin(thread, **_beginning(request), answering=_answering(request))
+        begun = self._threads.begin(thread, **_beginning(request), answering=self._answering(request))
         if isinstance(begun, Told):
             return _told(begun, request)
         with begun:
@@ -80,7 +84,7 @@ class Takeback(AgentMiddleware):
     ) -> Any:
         """Do what `wrap_tool_call` does, without blocking the event loop."""
         thread = self._thread(request.runtime)
-        begun = await self._threads.abegin(thread, **_beginning(request), answering=_answering(request))
+        begun = await self._threads.abegin(thread, **_beginning(request), answering=self._answering(request))
         if isinstance(begun, Told):
             return _told(begun, request)
         async with begun:
@@ -90,6 +94,31 @@ class Takeback(AgentMiddleware):
                 await anote_failure(thread, begun, failure)
                 await begun.aend(error=failure.text[:500])
         return result
+
+    def _answering(self, request: ToolCallRequest) -> Answering:
+        """Return what interrupts the graph to ask its human."""
+
+        def answer(ask: takeback.Ask) -> HumanAnswer:
+            call = request.tool_call
+            asked = {
+                "approve": call["name"],
+                "args": call["args"],
+                "reason": ask.reason,
+                "id": ask.approval,
+            }
+            if not _shares_its_task(request):
+                return _human(interrupt(asked))
+            # LangGraph passes the answers of a task on in the order in which they came, to whichever call asks next.
+            # So an answer has to name its request.
+            asked["resume"] = {"id": ask.approval, "approved": "True or False"}
+            with self._lock:
+                while ask.approval not in self._said:
+                    said = interrupt(asked)
+                    if isinstance(said, dict):
+                        self._said[str(said.get("id"))] = _human(said)
+                return self._said.pop(ask.approval)
+
+        return answer
 
     # The model
 
@@ -154,26 +183,29 @@ def _beginning(request: ToolCallRequest) -> dict[str, Any]:
 
 def _message_of(call_id: str | None, state: Any) -> str:
     """Return the id of the model's message that asked for this call; empty if it is not known."""
+    message = _asking(call_id, state)
+    return (message.id or "") if message else ""
+
+
+def _asking(call_id: str | None, state: Any) -> AIMessage | None:
     found = state.get("messages", ()) if isinstance(state, dict) else getattr(state, "messages", ())
     for message in reversed(found or ()):
         if isinstance(message, AIMessage) and any(call["id"] == call_id for call in message.tool_calls):
-            return message.id or ""
-    return ""
+            return message
+    return None
 
 
-def _answering(request: ToolCallRequest) -> Answering:
-    """Return what interrupts the graph to ask its human."""
+def _shares_its_task(request: ToolCallRequest) -> bool:
+    """Return whether other calls of the same message are made in the same task, as a plain ToolNode makes them."""
+    path = (request.runtime.config.get("metadata") or {}).get("langgraph_path") or ()
+    message = _asking(request.tool_call["id"], request.state)
+    return message is not None and len(message.tool_calls) > 1 and path[:1] != ("__pregel_push",)
 
-    def answer(ask: takeback.Ask) -> HumanAnswer:
-        call = request.tool_call
-        said = interrupt(
-            {"approve": call["name"], "args": call["args"], "reason": ask.reason, "id": ask.approval}
-        )
-        if isinstance(said, dict) and said.get("by"):
-            return HumanAnswer(said.get("approved") is True, str(said["by"]))
-        return HumanAnswer(said is True or (isinstance(said, dict) and said.get("approved") is True))
 
-    return answer
+def _human(said: Any) -> HumanAnswer:
+    if isinstance(said, dict):
+        return HumanAnswer(said.get("approved") is True, str(said.get("by") or "the host program"))
+    return HumanAnswer(said is True)
 
 
 def _told(told: Told, request: ToolCallRequest) -> Any:
