@@ -51,6 +51,12 @@ class World:
         return [row["room"] for row in self.rows("bookings")]
 
     @property
+    def wanted(self) -> int:
+        """How many calls the model has asked for, without those of recorded answers."""
+        place = self.shop / "wanted"
+        return len(place.read_text().splitlines()) if place.exists() else 0
+
+    @property
     def files(self) -> list[str]:
         return sorted(os.listdir(self.work))
 
@@ -107,8 +113,10 @@ class AdapterContract:
         assert account.verdict == "clean" and account.said == ["prepare", "done"]
         assert account.results == PREPARED
         assert world.files == ["a.txt", "mine.txt"] and world.rooms == ["attic"]
-        # The same turn again is a new attempt: nothing of the first one is taken for it.
+        # The same turn again is a new attempt: nothing of the first one is taken for it, nor any answer of the model.
+        wanted = world.wanted
         account = world.agent("say", "both")
+        assert world.wanted == (wanted + 2 if wanted else 0)
         assert account.said == ["prepare", "done", "both", "done"]
         assert world.files == ["a.txt", "b.txt", "mine.txt"] and world.rooms == ["attic", "ballroom"]
 

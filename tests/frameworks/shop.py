@@ -47,6 +47,8 @@ def key() -> str:
 
 def call_id(name: str) -> str:
     """The id of a call of a model: never the same again or, with IDS=repeated, the same in each of its messages."""
+    with place("wanted").open("a") as file:
+        file.write(f"{name}\n")
     return f"call-{name}" if os.environ.get("IDS") == "repeated" else f"call-{uuid.uuid4()}"
 
 

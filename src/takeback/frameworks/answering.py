@@ -7,11 +7,14 @@ asking the model for it again changes nothing in the world, and a bad answer mus
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import takeback
 from takeback.core import keys
+
+_ATTEMPT = "takeback-attempt"
 
 
 class Question(NamedTuple):
@@ -36,6 +39,16 @@ def question(position: str, asked: Any) -> Question:
     """Return what a model is asked at a position: JSON values, of which times and ids of runs do not count."""
     # A digest: a conversation is long, and each call would have to look through all of it again.
     return Question(position, keys.intent_key("asked", keys.asked(asked)))
+
+
+def ask_anew(thread: takeback.Thread) -> None:
+    """Make a thread that went back ask its model again: an answer from before may be why its human went back."""
+    thread.memory[_ATTEMPT] = secrets.token_hex(4)
+
+
+def attempt_of(thread: takeback.Thread) -> str:
+    """Return what answers from before the last `ask_anew` do not have in their positions; empty without one."""
+    return str(thread.memory.get(_ATTEMPT, ""))
 
 
 class AnswersWithCalls:

@@ -31,6 +31,7 @@ from pydantic import TypeAdapter
 import takeback
 from takeback.core import keys
 from takeback.errors import RefusedError, UsageError
+from takeback.frameworks.answering import ask_anew, attempt_of
 from takeback.frameworks.calling import Failure, Threads, Told, anote_failure
 from takeback.frameworks.session_items import SessionItems
 from takeback.workspace.workspace import Workspace as TakebackWorkspace
@@ -154,6 +155,7 @@ class TakebackWorkbench(StaticStreamWorkbench):
         made = self.thread.actions()
         first = next((action for action in made if action.ref.partition(" ")[0] >= position), None)
         report = self.thread.rollback(to=first or self.thread.checkpoint(f"before going back to {position}"))
+        ask_anew(self.thread)
         self._items.go_back(position)
         return report
 
@@ -179,6 +181,11 @@ class TakebackWorkbench(StaticStreamWorkbench):
         if self._position is None:
             self._position = await asyncio.to_thread(self._items.position)
         return self._position
+
+    async def asking(self) -> takeback.Turn:
+        """Return the turn that answers of models belong to. After going back they are asked for again."""
+        attempt = await asyncio.to_thread(attempt_of, self.thread)
+        return self.thread.turn(f"turn {await self.position()} {attempt}".rstrip())
 
     def stop_if_told(self, error: Exception | None = None) -> None:
         """Raise what stopped the turn, in place of an error that came of it."""
@@ -353,7 +360,7 @@ class TakebackModelClient(ChatCompletionClient):
             return [_piece(await self._client.create(messages, **options))]
 
         thread, asked = self._workbench.thread, _asked(messages, options)
-        with thread.turn(f"turn {await self._workbench.position()}").here():
+        with (await self._workbench.asking()).here():
             kept = await thread.aanswer(asked, make)
         return self._workbench.note_calls(asked, _unpacked(kept[-1]))
 
@@ -369,7 +376,7 @@ class TakebackModelClient(ChatCompletionClient):
                     yield _piece(piece)
 
         thread, asked = self._workbench.thread, _asked(messages, options)
-        turn = thread.turn(f"turn {await self._workbench.position()}")
+        turn = await self._workbench.asking()
         found = thread.astream(asked, make)
         while True:
             # The block cannot be around a yield: the context of a generator is that of its reader.

@@ -6,6 +6,7 @@ graph.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -18,6 +19,7 @@ from langgraph.types import interrupt
 
 import takeback
 from takeback.errors import UsageError
+from takeback.frameworks.answering import attempt_of
 from takeback.frameworks.calling import (
     Answering,
     Failure,
@@ -134,7 +136,7 @@ class Takeback(AgentMiddleware):
             return messages.answered(made[-1])
 
         thread = self._thread(request.runtime)
-        with thread.turn(_position(request)).here():
+        with thread.turn(_position(request, attempt_of(thread))).here():
             kept = thread.answer(_asked(request), make)
         if kept != messages.UNKEPT:
             return ModelResponse(result=messages.answer_of(kept))
@@ -151,7 +153,8 @@ class Takeback(AgentMiddleware):
             return messages.answered(made[-1])
 
         thread = self._thread(request.runtime)
-        with thread.turn(_position(request)).here():
+        attempt = await asyncio.to_thread(attempt_of, thread)
+        with thread.turn(_position(request, attempt)).here():
             kept = await thread.aanswer(_asked(request), make)
         if kept != messages.UNKEPT:
             return ModelResponse(result=messages.answer_of(kept))
@@ -232,10 +235,10 @@ def _keep(action: takeback.Action, result: Any) -> Failure | None:
     return None
 
 
-def _position(request: ModelRequest) -> str:
+def _position(request: ModelRequest, attempt: str) -> str:
     """Return where in the conversation the model is asked. The same question later on is another one."""
     info, said = request.runtime.execution_info, request.state.get("messages", ())
-    return f"{info.checkpoint_ns.partition(':')[0]} after {len(said)} messages"
+    return f"{info.checkpoint_ns.partition(':')[0]} after {len(said)} messages {attempt}".strip()
 
 
 def _asked(request: ModelRequest) -> Any:
