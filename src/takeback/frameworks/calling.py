@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple, TypeGuard
 
 import takeback
+from takeback.errors import UsageError
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
 
@@ -60,6 +61,9 @@ class Told(NamedTuple):
         """True if the call was made before, so that `value` is its result."""
         return not self.why
 
+
+UNKEPT = {"unkept": True}
+"""Recorded in place of a result that cannot be stored."""
 
 _FAILURE = "how the tool failed"
 
@@ -183,6 +187,14 @@ async def amaking(thread: takeback.Thread, action: takeback.Action) -> AsyncIter
             raise
 
 
+def keep(action: takeback.Action, result: Any) -> None:
+    """Keep a result for the record, or that it cannot be stored. Its tool has run, so that must not be an error."""
+    try:
+        action.keep(result)
+    except UsageError:
+        action.keep(UNKEPT)
+
+
 def note_failure(thread: takeback.Thread, action: takeback.Action, failure: Failure) -> None:
     """Keep how a tool failed, in full: the record of an action has only the beginning of its error."""
     with thread.turn(_failure_of(action)).here():
@@ -235,7 +247,10 @@ def _decided(begun: takeback.Action | takeback.Denied | takeback.Ask) -> takebac
     if isinstance(begun, takeback.Denied):
         return Told(str(begun))
     if begun.outcome == "open":
+        begun.refuse_at_work()
         return begun
+    if begun.outcome == "done" and begun.result == UNKEPT:
+        return Told(f"{begun.name} was made, and what it returned could not be stored; do not make it again")
     if begun.outcome == "done":
         return Told(value=begun.result, found=begun.found)
     return Told(f"{begun.name} is in doubt, and was not made again: {begun.error}")

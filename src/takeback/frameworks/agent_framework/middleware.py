@@ -31,15 +31,13 @@ from agent_framework import (
 import takeback
 from takeback.errors import UsageError
 from takeback.frameworks.answering import AnswersWithCalls, question
-from takeback.frameworks.calling import FailedBefore, HumanAnswer, Threads, Told, amaking
+from takeback.frameworks.calling import UNKEPT, FailedBefore, HumanAnswer, Threads, Told, amaking, keep
 from takeback.frameworks.session_items import SessionItems
 from takeback.workspace.workspace import Workspace
 
 AGENT_FRAMEWORK = "agent-framework"
 STATE = "takeback"
 """Where in the state of a session the number of its runs is."""
-UNKEPT = {"unkept": True}
-"""Recorded in place of a result that cannot be stored."""
 
 Next = Callable[[], Awaitable[None]]
 
@@ -220,9 +218,20 @@ class _Calls(FunctionMiddleware):
         if isinstance(begun, Told):
             _tell(begun, context)
             return
-        async with amaking(run.thread, begun):
-            await call_next()
-            begun.keep(recorded(context.result))
+        failed: list[Exception] = []
+        try:
+            async with amaking(run.thread, begun):
+                try:
+                    await call_next()
+                except Exception as error:
+                    failed.append(error)
+                    raise
+                keep(begun, recorded(context.result))
+        except Exception as error:
+            if error in failed:
+                raise
+            # Told to the model, it might have the call made a second time.
+            raise MiddlewareFailure(str(error)) from error
 
 
 def runs_of(session: Any) -> int:
@@ -273,11 +282,6 @@ def _tell(told: Told, context: Any) -> None:
         raise FailedBefore(told.failure.text)
     if not told.is_done:
         context.result = f"Error: {told.why}"
-    elif told.value == UNKEPT:
-        raise MiddlewareFailure(
-            f"{name} was made, and what it returned could not be stored: the run cannot go on. "
-            "Go back to before it, or return values that JSON has"
-        )
     else:
         context.result = returned(told.value, found=told.found)
 

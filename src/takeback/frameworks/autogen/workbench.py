@@ -32,7 +32,7 @@ import takeback
 from takeback.core import keys
 from takeback.errors import RefusedError, UsageError
 from takeback.frameworks.answering import ask_anew, attempt_of
-from takeback.frameworks.calling import Failure, Threads, Told, anote_failure
+from takeback.frameworks.calling import Failure, Threads, Told, anote_failure, keep
 from takeback.frameworks.session_items import SessionItems
 from takeback.workspace.workspace import Workspace as TakebackWorkspace
 
@@ -282,7 +282,7 @@ class TakebackWorkbench(StaticStreamWorkbench):
                 await anote_failure(self.thread, begun, failure)
                 await begun.aend(error=failure.text[:500])
             else:
-                begun.keep(result.model_dump(mode="json"))
+                keep(begun, result.model_dump(mode="json"))
         yield result
 
     async def _run(

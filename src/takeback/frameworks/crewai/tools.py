@@ -26,6 +26,7 @@ from takeback.frameworks.calling import (
     Told,
     amaking,
     anote_failure,
+    keep,
     making,
     note_failure,
 )
@@ -70,7 +71,7 @@ class ProtectedTool(BaseTool):
                 note_failure(thread, begun, Failure(_REPORTED, result.model_dump_json()))
                 begun.end(error=result.message)
             else:
-                begun.keep(_recorded(inner, result))
+                keep(begun, _recorded(inner, result))
         return result
 
     async def _arun(self, *args: Any, **kwargs: Any) -> Any:
@@ -84,7 +85,7 @@ class ProtectedTool(BaseTool):
                 await anote_failure(thread, begun, Failure(_REPORTED, result.model_dump_json()))
                 await begun.aend(error=result.message)
             else:
-                begun.keep(_recorded(inner, result))
+                keep(begun, _recorded(inner, result))
         return result
 
     def format_output_for_agent(self, raw_result: Any) -> str:

@@ -15,12 +15,9 @@ from google.adk.plugins.base_plugin import BasePlugin
 
 import takeback
 from takeback.errors import UsageError
-from takeback.frameworks.calling import HumanAnswer, Threads, Told
+from takeback.frameworks.calling import HumanAnswer, Threads, Told, keep
 from takeback.frameworks.google_adk.sessions import SESSIONS, TakebackSessionService
 from takeback.workspace.workspace import Workspace
-
-UNKEPT = {"unkept": True}
-"""Recorded in place of a result that cannot be stored."""
 
 
 class TakebackPlugin(BasePlugin):
@@ -130,10 +127,7 @@ class TakebackPlugin(BasePlugin):
         """Record what a tool returned."""
         place = (tool_context.invocation_id, tool_context.function_call_id)
         if place in self._begun:
-            try:
-                self._begun[place].keep(result)
-            except UsageError:
-                self._begun[place].keep(UNKEPT)
+            keep(self._begun[place], result)
             await self._ended(place)
         return None
 
@@ -188,9 +182,4 @@ def _told(told: Told, name: str, tool_context: Any) -> dict[str, Any]:
         return {"error": f"{name} waits for the approval of a human."}
     if not told.is_done:
         return {"error": told.why}
-    if told.value == UNKEPT:
-        raise UsageError(
-            f"{name} was made, and what it returned could not be stored: the invocation cannot go on",
-            hint="rewind to before this invocation, or return values that JSON has",
-        )
     return told.value if isinstance(told.value, dict) else {"result": told.value}

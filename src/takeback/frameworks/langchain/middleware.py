@@ -21,6 +21,7 @@ import takeback
 from takeback.errors import UsageError
 from takeback.frameworks.answering import attempt_of
 from takeback.frameworks.calling import (
+    UNKEPT,
     Answering,
     Failure,
     HumanAnswer,
@@ -138,7 +139,7 @@ class Takeback(AgentMiddleware):
         thread = self._thread(request.runtime)
         with thread.turn(_position(request, attempt_of(thread))).here():
             kept = thread.answer(_asked(request), make)
-        if kept != messages.UNKEPT:
+        if kept != UNKEPT:
             return ModelResponse(result=messages.answer_of(kept))
         return made[-1] if made else handler(request)
 
@@ -156,7 +157,7 @@ class Takeback(AgentMiddleware):
         attempt = await asyncio.to_thread(attempt_of, thread)
         with thread.turn(_position(request, attempt)).here():
             kept = await thread.aanswer(_asked(request), make)
-        if kept != messages.UNKEPT:
+        if kept != UNKEPT:
             return ModelResponse(result=messages.answer_of(kept))
         return made[-1] if made else await handler(request)
 
@@ -216,11 +217,6 @@ def _told(told: Told, request: ToolCallRequest) -> Any:
     call = request.tool_call
     if not told.is_done:
         return ToolMessage(told.why, tool_call_id=call["id"], name=call["name"], status="error")
-    if told.value == messages.UNKEPT:
-        raise UsageError(
-            f"{call['name']} was made, and what it returned could not be stored: the thread cannot go on",
-            hint="go back to a checkpoint before this call, or return values that JSON has",
-        )
     return messages.returned(told.value, dict(call), found=told.found)
 
 
@@ -231,7 +227,7 @@ def _keep(action: takeback.Action, result: Any) -> Failure | None:
     try:
         action.keep(messages.recorded(result))
     except (TypeError, ValueError, UsageError):
-        action.keep(messages.UNKEPT)
+        action.keep(UNKEPT)
     return None
 
 

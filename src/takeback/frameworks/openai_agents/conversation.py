@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import takeback
 from takeback.errors import UsageError
-from takeback.frameworks.calling import FailedBefore, HumanAnswer, Threads, Told, amaking
+from takeback.frameworks.calling import FailedBefore, HumanAnswer, Threads, Told, amaking, keep
 from takeback.frameworks.openai_agents.session import TakebackSession
 from takeback.frameworks.openai_agents.tracing import current_span, link
 
@@ -66,7 +66,7 @@ class Conversation:
         async with amaking(self.thread, begun):
             link(self.thread.key, begun.id, wanted.name)
             result = await call()
-            begun.keep(recorded(result))
+            keep(begun, recorded(result))
         return result
 
     async def needs_approval(self, wanted: WantedCall) -> bool:

@@ -23,7 +23,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 import takeback
 from takeback.errors import UsageError
 from takeback.frameworks.answering import AnswersWithCalls, question
-from takeback.frameworks.calling import HumanAnswer, Threads, Told, amaking
+from takeback.frameworks.calling import UNKEPT, HumanAnswer, Threads, Told, amaking, keep
 from takeback.frameworks.session_items import SessionItems
 from takeback.workspace.workspace import Workspace
 
@@ -184,10 +184,10 @@ class TakebackCapability(AbstractCapability[Any]):
                 answering=lambda _: _approved(ctx),
             )
         if isinstance(begun, Told):
-            return _told(begun, call.tool_name)
+            return _told(begun)
         async with amaking(self._thread, begun):
             result = await handler(args)
-            begun.keep(recorded(result))
+            keep(begun, recorded(result))
         return result
 
 
@@ -228,7 +228,7 @@ def _approved(ctx: Any) -> HumanAnswer | None:
     return HumanAnswer(True, str(by)) if by else HumanAnswer(True)
 
 
-def _told(told: Told, name: str) -> Any:
+def _told(told: Told) -> Any:
     """Return the result of a call that was made before, or raise what pydantic-ai makes of any other."""
     if told.ask:
         raise ApprovalRequired({"reason": told.ask.reason, "id": told.ask.approval})
@@ -236,18 +236,10 @@ def _told(told: Told, name: str) -> Any:
         raise ModelRetry(told.failure.text)
     if not told.is_done:
         raise ToolFailed(told.why)
-    if told.value == UNKEPT:
-        raise UsageError(
-            f"{name} was made, and what it returned could not be stored: the turn cannot go on",
-            hint="go back to before this call, or return values that JSON has",
-        )
     return returned(told.value, found=told.found)
 
 
 # Messages and results as JSON values
-
-UNKEPT = {"unkept": True}
-"""Recorded in place of a result that cannot be stored."""
 
 # What says something, of all that a part of a message has. The rest differs each time: times, ids of runs.
 _SAYING = ("part_kind", "content", "tool_name", "tool_call_id", "args", "outcome")
