@@ -58,6 +58,12 @@ class World:
         return [row["room"] for row in self.rows("bookings")]
 
     @property
+    def wanted(self) -> int:
+        """How many calls the model has asked for, without those of recorded answers."""
+        place = self.shop / "wanted"
+        return len(place.read_text().splitlines()) if place.exists() else 0
+
+    @property
     def files(self) -> list[str]:
         return sorted(os.listdir(self.work))
 
@@ -132,8 +138,10 @@ class AdapterContract:
         assert account.verdict == "clean" and account.said == ["prepare", "done"]
         assert account.results == PREPARED
         assert world.files == ["a.txt", "mine.txt"] and world.rooms == ["attic"]
-        # The same turn again is a new attempt: nothing of the first one is taken for it.
+        # The same turn again is a new attempt: nothing of the first one is taken for it, nor any answer of the model.
+        wanted = world.wanted
         account = world.agent("say", "both")
+        assert world.wanted == (wanted + 2 if wanted else 0)
         assert account.said == ["prepare", "done", "both", "done"]
         assert world.files == ["a.txt", "b.txt", "mine.txt"] and world.rooms == ["attic", "ballroom"]
 
@@ -145,6 +153,33 @@ class AdapterContract:
         assert world.files == ["a.txt", "c.txt", "d.txt"]
         assert world.agent("back", "prepare").verdict == "clean"
         assert world.files == ["a.txt"] and world.rooms == ["attic"]
+
+    stops_at_errors: ClassVar[bool] = False
+    """True if the error of a tool ends the turn; False if the model is told."""
+
+    def test_a_failure_that_the_model_was_told_is_not_tried_again(self, world: World) -> None:
+        (world.shop / "closed").touch()
+        if self.stops_at_errors:
+            assert "closed" in world.agent("say", "twice").error
+            world.killed("in book", "resume", "twice")  # in the same call: nothing came after it
+            world.agent("resume", "twice")
+            assert world.rooms == ["attic", "attic"]
+            return
+        world.killed(
+            "in book", "say", "twice"
+        )  # in the second call, which the model asked for when the first failed
+        assert world.rooms == ["attic"]
+        world.agent("resume", "twice")
+        assert world.rooms == ["attic"]
+
+    @pytest.mark.sweep
+    def test_equal_ids_of_two_messages_are_those_of_two_calls(self, world: World) -> None:
+        world.set(IDS="repeated")
+        world.killed("in book", "say", "twice")
+        world.agent("resume", "twice")
+        assert world.rooms == ["attic", "attic"]
+        world.agent("say", "both")
+        assert world.rooms == ["attic", "attic", "ballroom"] and world.files == ["b.txt"]
 
     def test_a_streamed_turn_is_recorded_alike(self, world: World) -> None:
         account = world.agent("stream", "prepare")

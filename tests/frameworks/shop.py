@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ PLANS: dict[str, list[list[tuple[str, dict[str, Any]]]]] = {
     "pay": [[("pay", {"amount": 7})]],
     "fail": [[("write", {"name": "c.txt", "text": "c"})], [("spoil", {"name": "d.txt"})]],
     "linger": [[("linger", {"name": "e.txt"})]],
+    "twice": [[("book", {"room": "attic"})], [("book", {"room": "attic"})]],
 }
 """What the scripted model does when a message says this: rounds of calls, those of one round in parallel."""
 
@@ -41,6 +43,13 @@ def add(name: str, **row: Any) -> None:
 def key() -> str:
     """The idempotency key of this call; a bare agent has none."""
     return "" if os.environ.get("BARE") else takeback.current_call().key
+
+
+def call_id(name: str) -> str:
+    """The id of a call of a model: never the same again or, with IDS=repeated, the same in each of its messages."""
+    with place("wanted").open("a") as file:
+        file.write(f"{name}\n")
+    return f"call-{name}" if os.environ.get("IDS") == "repeated" else f"call-{uuid.uuid4()}"
 
 
 def cancel(call: takeback.Call) -> None:
@@ -67,7 +76,10 @@ def write(name: str, text: str) -> str:
 
 @takeback.action(undo=cancel, check=find)
 def book(room: str) -> str:
-    """Book a room."""
+    """Book a room. If the desk is closed, fail, and open it."""
+    if place("closed").exists():
+        place("closed").unlink()
+        raise RuntimeError("the desk is closed")
     add("bookings", key=key(), room=room)
     die("in book")
     return f"booked {room}"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import takeback
-from takeback import Action, Denied, RefusedError, UsageError
+from takeback import Action, Denied, RefusedError, RunBusy, UsageError
 from takeback.core.rollback import Verdict
 from tests.runs.scene import Scene, items, made
 from tests.runs.service import ask
@@ -281,3 +281,13 @@ def test_a_refusal_ahead_of_a_call_holds_for_it(scene: Scene) -> None:
     scene.tb.deny(asked.approval, "too much")
     assert host.request("pay", {"item": "rent"}, call_id="p1", effect="irreversible") is None
     assert isinstance(host.begin("pay", {"item": "rent"}, call_id="p1", effect="irreversible"), Denied)
+
+
+def test_a_tool_that_is_running_is_not_run_beside_itself(scene: Scene) -> None:
+    first, second = scene.tb.thread(key="T"), scene.tb.thread(key="T")
+    with begun(first, "write", {"n": 1}, call_id="c"):
+        again = begun(second, "write", {"n": 1}, call_id="c")
+        with pytest.raises(RunBusy, match="is being made in this process"), again:
+            pass
+    with pytest.raises(UsageError, match="is done"), again:
+        pass

@@ -12,10 +12,12 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple, TypeGuard
 
 import takeback
+from takeback.errors import UsageError
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
 
@@ -26,6 +28,18 @@ class HumanAnswer(NamedTuple):
     granted: bool
     by: str = "the host program"
     why: str = ""
+
+
+class Failure(NamedTuple):
+    """How a tool failed."""
+
+    kind: str
+    """The class of its error."""
+    text: str
+
+
+class FailedBefore(Exception):
+    """Stands for the error of a call that failed before, with the same text."""
 
 
 class Told(NamedTuple):
@@ -39,12 +53,19 @@ class Told(NamedTuple):
     """True if its check found the result, or a human told it: the tool's own value, not what the adapter recorded."""
     ask: takeback.Ask | None = None
     """The request that it waits for, if nobody has answered it."""
+    failure: Failure | None = None
+    """How it failed, if the model was told so: a turn that is run again has to go the same way."""
 
     @property
     def is_done(self) -> bool:
         """True if the call was made before, so that `value` is its result."""
         return not self.why
 
+
+UNKEPT = {"unkept": True}
+"""Recorded in place of a result that cannot be stored."""
+
+_FAILURE = "how the tool failed"
 
 Answering = Callable[[takeback.Ask], HumanAnswer | None]
 """Returns what a human answered to a request; None if nobody has."""
@@ -67,13 +88,16 @@ class Calling:
     ) -> takeback.Action | Told:
         """Begin a call, and return its action if its tool may run now; otherwise what the model is told.
 
-        A call that failed or was cut short is begun again. `answering` is asked if the call needs approval.
-        `options` are those of `thread.begin`.
+        A call that failed or was cut short is begun again, unless the model was told of the failure. `answering` is
+        asked if the call needs approval. `options` are those of `thread.begin`.
         """
         begun = thread.begin(name, args, **options)
         if isinstance(begun, takeback.Ask) and answering and (answer := answering(begun)):
             begun = self._answered(begun, answer)
         if _may_begin_again(begun):
+            if begun.outcome == "failed" and thread.was_told(begun):
+                with thread.turn(_failure_of(begun)).here():
+                    return _told_again(begun, thread.answer(_FAILURE, _forgotten))
             begun = thread.begin(name, args, **_once_more(begun, options))
         return _decided(begun)
 
@@ -91,6 +115,9 @@ class Calling:
         if isinstance(begun, takeback.Ask) and answering and (answer := answering(begun)):
             begun = await self._aanswered(begun, answer)
         if _may_begin_again(begun):
+            if begun.outcome == "failed" and await thread.awas_told(begun):
+                with thread.turn(_failure_of(begun)).here():
+                    return _told_again(begun, await thread.aanswer(_FAILURE, _aforgotten))
             begun = await thread.abegin(name, args, **_once_more(begun, options))
         return _decided(begun)
 
@@ -133,9 +160,73 @@ class Threads(Calling):
     def refuse(self, thread: takeback.Thread, call_id: str, answer: HumanAnswer) -> None:
         """Record that a human refused a call, for frameworks that then do not come back to its tool."""
         for approval in self.workspace.approvals():
-            if approval.run == thread.id and approval.asked.key == call_id:
+            if approval.run == thread.id and f"/{approval.asked.key}".endswith(f"/{call_id}"):
                 told = ", ".join(filter(None, (answer.why, f"by {answer.by}", f"via {self.framework}")))
                 self.workspace.deny(approval.id, told)
+
+
+@contextmanager
+def making(thread: takeback.Thread, action: takeback.Action) -> Iterator[None]:
+    """Enter the block of an action, and keep what a model is told if its tool raises."""
+    with action:
+        try:
+            yield
+        except Exception as error:
+            note_failure(thread, action, Failure(type(error).__name__, str(error)))
+            raise
+
+
+@asynccontextmanager
+async def amaking(thread: takeback.Thread, action: takeback.Action) -> AsyncIterator[None]:
+    """Do what `making` does, without blocking the event loop."""
+    async with action:
+        try:
+            yield
+        except Exception as error:
+            await anote_failure(thread, action, Failure(type(error).__name__, str(error)))
+            raise
+
+
+def keep(action: takeback.Action, result: Any) -> None:
+    """Keep a result for the record, or that it cannot be stored. Its tool has run, so that must not be an error."""
+    try:
+        action.keep(result)
+    except UsageError:
+        action.keep(UNKEPT)
+
+
+def note_failure(thread: takeback.Thread, action: takeback.Action, failure: Failure) -> None:
+    """Keep how a tool failed, in full: the record of an action has only the beginning of its error."""
+    with thread.turn(_failure_of(action)).here():
+        thread.answer(_FAILURE, failure._asdict)
+
+
+async def anote_failure(thread: takeback.Thread, action: takeback.Action, failure: Failure) -> None:
+    """Do what `note_failure` does, without blocking the event loop."""
+
+    async def noted() -> Any:
+        return failure._asdict()
+
+    with thread.turn(_failure_of(action)).here():
+        await thread.aanswer(_FAILURE, noted)
+
+
+def _failure_of(action: takeback.Action) -> str:
+    return f"failure of {action.id}"
+
+
+def _told_again(action: takeback.Action, kept: Any) -> Told:
+    kind, _, text = action.error.partition(": ")
+    failure = Failure(**kept) if kept else Failure(kind, text)
+    return Told(failure.text or failure.kind, failure=failure)
+
+
+def _forgotten() -> Any:
+    return None  # the note was removed by the limits: the beginning of the error is left
+
+
+async def _aforgotten() -> Any:
+    return _forgotten()
 
 
 def _may_begin_again(
@@ -156,7 +247,10 @@ def _decided(begun: takeback.Action | takeback.Denied | takeback.Ask) -> takebac
     if isinstance(begun, takeback.Denied):
         return Told(str(begun))
     if begun.outcome == "open":
+        begun.refuse_at_work()
         return begun
+    if begun.outcome == "done" and begun.result == UNKEPT:
+        return Told(f"{begun.name} was made, and what it returned could not be stored; do not make it again")
     if begun.outcome == "done":
         return Told(value=begun.result, found=begun.found)
     return Told(f"{begun.name} is in doubt, and was not made again: {begun.error}")

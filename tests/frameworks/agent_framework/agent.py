@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import sys
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from typing import Any
 
@@ -41,7 +40,7 @@ class Scripted(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
         done = sum(one.role == "assistant" for one in messages[last:])
         plan = shop.PLANS[messages[last].text]
         calls = [
-            Content.from_function_call(f"call-{uuid.uuid4()}", name, arguments=args)
+            Content.from_function_call(shop.call_id(name), name, arguments=args)
             for name, args in (plan[done] if done < len(plan) else [])
         ]
         contents = calls or [Content.from_text("done")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
@@ -29,9 +28,7 @@ class Scripted(ReplayChatCompletionClient):
         plan = shop.PLANS[str(messages[last].content)]
         answer = CreateResult(finish_reason="stop", content="done", usage=USED, cached=False)
         if done < len(plan):
-            calls = [
-                FunctionCall(f"call-{uuid.uuid4()}", json.dumps(args), name) for name, args in plan[done]
-            ]
+            calls = [FunctionCall(shop.call_id(name), json.dumps(args), name) for name, args in plan[done]]
             answer = CreateResult(finish_reason="function_calls", content=calls, usage=USED, cached=False)
         self.chat_completions.append(answer)
         self._cached_bool_value = False

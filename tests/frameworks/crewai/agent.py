@@ -41,7 +41,7 @@ class Scripted(BaseLLM):
             shop.die("after book")
         plan = shop.PLANS[more["from_task"].description]
         calls = [
-            {"id": f"call-{uuid.uuid4()}", "type": "function", "function": {"name": name, "arguments": args}}
+            {"id": shop.call_id(name), "type": "function", "function": {"name": name, "arguments": args}}
             for name, args in (plan[done] if done < len(plan) else [])
         ]
         return calls or "done"

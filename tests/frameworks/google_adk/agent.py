@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -46,7 +45,7 @@ class Scripted(BaseLlm):
         done = sum(content.role == "model" for content in contents[last:])
         plan = shop.PLANS[said(contents[last])]
         calls = [
-            types.Part(function_call=types.FunctionCall(name=name, args=args, id=f"call-{uuid.uuid4()}"))
+            types.Part(function_call=types.FunctionCall(name=name, args=args, id=shop.call_id(name)))
             for name, args in (plan[done] if done < len(plan) else [])
         ]
         if stream and not calls:

@@ -25,6 +25,13 @@ assert "google.adk" in sys.modules
 class TestGoogleADK(AdapterContract):
     framework = "google_adk"
 
+    def test_a_failure_that_the_model_was_told_is_not_tried_again(self, world: World) -> None:
+        """ADK does not resume an invocation that the error of a tool ended: its human asks again."""
+        (world.shop / "closed").touch()
+        assert "closed" in world.agent("say", "twice").error
+        world.agent("say", "twice")
+        assert world.rooms == ["attic", "attic"]
+
     def test_a_refusal_is_told_to_the_model(self, world: World) -> None:
         world.agent("say", "pay")
         account = world.agent("answer", "no")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,7 +39,7 @@ class Scripted(BaseChatModel):
         done = sum(isinstance(message, AIMessage) for message in messages[last:])
         plan = shop.PLANS[str(messages[last].content)]
         calls = [
-            {"name": name, "args": args, "id": f"call-{uuid.uuid4()}", "type": "tool_call"}
+            {"name": name, "args": args, "id": shop.call_id(name), "type": "tool_call"}
             for name, args in (plan[done] if done < len(plan) else [])
         ]
         answer = AIMessage("" if calls else "done", tool_calls=calls)

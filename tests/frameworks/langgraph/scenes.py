@@ -17,14 +17,17 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
 import takeback
+from takeback.frameworks.langchain import Takeback
 from takeback.frameworks.langgraph import TakebackSaver
 
 STEPS = 6
@@ -342,6 +345,45 @@ def a_list_is_filtered_and_limited(scene: Scene) -> None:
         except takeback.UsageError as error:
             refusal = str(error)
         assert "use keep_latest or delete" in refusal
+
+
+def an_answer_is_used_only_for_the_call_that_it_names(scene: Scene) -> None:
+    """A plain ToolNode makes all calls of a message in one task, which gets the answers in the order they came."""
+    paid: list[int] = []
+
+    @tool
+    @takeback.action(effect="irreversible")
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    def model(state: Talk) -> dict[str, Any]:
+        if not isinstance(state["messages"][-1], HumanMessage):
+            return {"messages": [AIMessage("done", id="b")]}
+        calls = [
+            {"name": "pay", "args": {"amount": amount}, "id": f"call-{amount}"} for amount in (7, 1_000_000)
+        ]
+        return {"messages": [AIMessage("", id="a", tool_calls=calls)]}
+
+    with scene.saver() as saver:
+        made = StateGraph(Talk)
+        made.add_node("model", model)
+        made.add_node("tools", ToolNode([pay], **Takeback(saver).wrappers))
+        made.add_edge(START, "model")
+        made.add_conditional_edges(
+            "model", lambda state: "tools" if state["messages"][-1].tool_calls else END
+        )
+        made.add_edge("tools", "model")
+        graph = made.compile(checkpointer=saver)
+        found = graph.invoke({"messages": [HumanMessage("go", id="h")]}, at("t"))
+        found = graph.invoke(Command(resume=True), at("t"))
+        assert paid == []  # for which of the two calls is not known
+        for _ in range(2):
+            asked = found["__interrupt__"][0].value
+            granted = asked["args"]["amount"] == 7
+            found = graph.invoke(Command(resume={"id": asked["id"], "approved": granted}), at("t"))
+        assert paid == [7] and found["messages"][-1].content == "done"
 
 
 SCENES = [

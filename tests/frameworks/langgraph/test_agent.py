@@ -15,6 +15,7 @@ EXAMPLE = ROOT / "examples/langgraph_agent.py"
 
 class TestLangGraph(AdapterContract):
     framework = "langgraph"
+    stops_at_errors = True
 
     @pytest.mark.parametrize(
         "when, durability, is_async",

@@ -30,7 +30,7 @@ def answer(call: ModelCall) -> list[Any]:
     for wanted in plan:
         if called <= 0:
             return [
-                function_call(name, json.dumps(args), call_id=f"call-{uuid.uuid4()}") for name, args in wanted
+                function_call(name, json.dumps(args), call_id=shop.call_id(name)) for name, args in wanted
             ]
         called -= len(wanted)
     return [assistant_message("done", item_id=f"msg-{uuid.uuid4()}")]

@@ -20,6 +20,13 @@ SCENES = 20
 class TestOpenAIAgents(AdapterContract):
     framework = "openai_agents"
 
+    @pytest.mark.sweep
+    def test_equal_ids_of_two_messages_are_those_of_two_calls(self, world: World) -> None:
+        """The runner itself drops a call whose id it knows, without Takeback too, and asks its model for ever."""
+        world.set(IDS="repeated", BARE="1")
+        done = driven(self.framework, "tests.frameworks.openai_agents.agent", "say", "twice")
+        assert "MaxTurnsExceeded" in done.stderr and world.rooms == ["attic"]
+
     @pytest.mark.parametrize(
         "first, then", [("stream", "resume"), pytest.param("say", "restream", marks=pytest.mark.sweep)]
     )

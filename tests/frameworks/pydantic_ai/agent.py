@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -42,7 +41,7 @@ def planned(messages: list[ModelMessage]) -> list[tuple[str, dict[str, Any]]]:
 
 def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     """Give calls other ids in each process, as real models do."""
-    calls = [ToolCallPart(name, args, f"call-{uuid.uuid4()}") for name, args in planned(messages)]
+    calls = [ToolCallPart(name, args, shop.call_id(name)) for name, args in planned(messages)]
     return ModelResponse(parts=[*calls] or [TextPart("done")])
 
 

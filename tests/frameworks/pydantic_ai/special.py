@@ -56,6 +56,34 @@ class Pattern:
         return core_schema.no_info_after_validator_function(lambda value: cls(**value), given)
 
 
+async def a_retry_that_the_model_was_told_is_not_tried_again() -> None:
+    tries: list[str] = []
+    is_down = True
+
+    def post(text: str) -> str:
+        tries.append(text)
+        if len(tries) == 1:
+            raise ModelRetry("closed for now, " + "and " * 200)
+        return "posted"
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        asked = len(returns(messages))
+        if asked == 2 and is_down:
+            raise RuntimeError("the model is down")
+        if asked < 2:
+            return ModelResponse(parts=[ToolCallPart("post", {"text": "a"}, shop.call_id("post"))])
+        return ModelResponse(parts=[TextPart("done")])
+
+    for _ in range(2):
+        undoing = at_work()
+        agent = Agent(FunctionModel(model), tools=[Tool(post, max_retries=3)], capabilities=[undoing])
+        try:
+            assert (await agent.run("go", conversation=undoing.conversation("1"))).output == "done"
+        except RuntimeError:
+            is_down = False
+    assert tries == ["a", "a"], tries
+
+
 async def a_bad_answer_does_not_come_again_for_ever() -> None:
     texts = iter(["one", "two", "3"])
 

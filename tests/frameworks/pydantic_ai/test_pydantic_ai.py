@@ -25,6 +25,7 @@ assert "pydantic_ai" in sys.modules
 
 class TestPydanticAI(AdapterContract):
     framework = "pydantic_ai"
+    stops_at_errors = True
 
     def test_a_resumed_turn_asks_only_what_is_left(self, world: World) -> None:
         world.killed("after book", "say", "prepare")
@@ -50,6 +51,7 @@ class TestPydanticAI(AdapterContract):
     "scene",
     [
         "a_bad_answer_does_not_come_again_for_ever",
+        "a_retry_that_the_model_was_told_is_not_tried_again",
         "a_declaration_is_found_in_nested_toolsets",
         "a_refusal_is_recorded_and_told",
         "what_a_rule_forbids_is_told_to_the_model",

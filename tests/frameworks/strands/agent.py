@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import sys
-import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -38,7 +37,7 @@ class Scripted(Model):
         calls = plan[done] if done < len(plan) else []
         yield {"messageStart": {"role": "assistant"}}
         for name, args in calls:
-            use = {"name": name, "toolUseId": str(uuid.uuid4())}
+            use = {"name": name, "toolUseId": shop.call_id(name)}
             yield {"contentBlockStart": {"start": {"toolUse": use}}}
             yield {"contentBlockDelta": {"delta": {"toolUse": {"input": json.dumps(args)}}}}
             yield {"contentBlockStop": {}}

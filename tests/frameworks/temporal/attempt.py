@@ -64,6 +64,42 @@ async def pay(order: Order) -> Order:
     return Order(order.room, shop.pay(7))
 
 
+@activity.defn
+@takeback.action(undo=shop.cancel)
+async def strange(order: Order) -> Any:
+    """A booking whose result no converter knows."""
+    shop.book(order.room)
+    return object()
+
+
+@activity.defn
+@takeback.action(undo=shop.cancel)
+async def slow(order: Order) -> Order:
+    """A booking that is at work until another attempt was refused."""
+    shop.add("bookings", key=takeback.current_call().key, room=order.room)
+    await REFUSED.wait()
+    return order
+
+
+REFUSED = asyncio.Event()
+
+
+async def at_once(plugin: TakebackPlugin, order: Order) -> str:
+    """Make an attempt while an earlier one is at work: its worker had lost its time, and not its tool."""
+    first = asyncio.ensure_future(attempted(plugin, slow, order))
+    while not shop.rows("bookings"):
+        assert not first.done(), first
+        await asyncio.sleep(0.01)
+    try:
+        await asyncio.wait_for(attempted(plugin, slow, order), 30)
+    except ApplicationError as error:
+        return str(error.type)
+    finally:
+        REFUSED.set()
+        await first
+    return ""
+
+
 class Making(ActivityInboundInterceptor):
     """Calls the function, as the end of a worker's chain does: one that is not async in a thread with its context."""
 
@@ -111,11 +147,13 @@ def main(command: str, word: str = "") -> None:
         told["verdict"] = str(plugin.take_back(WORKFLOW, RUN).verdict)
     elif command == "configured":
         told["interceptors"] = asyncio.run(configured(plugin))
+    elif command == "at once":
+        told["refused"] = asyncio.run(at_once(plugin, Order(word)))
     else:
-        function = {"book": book, "reserve": reserve, "pay": pay}[command]
+        function = {"book": book, "reserve": reserve, "pay": pay, "strange": strange}[command]
         try:
             result = asyncio.run(attempted(plugin, function, Order(word)))
-            told["result"] = [type(result).__name__, result.room, result.text]
+            told["result"] = [type(result).__name__, getattr(result, "room", ""), getattr(result, "text", "")]
         except ApplicationError as error:
             told |= {"error": error.type, "final": error.non_retryable, "why": error.message}
         except RuntimeError as error:

@@ -86,6 +86,17 @@ def test_a_run_is_taken_back(world: World) -> None:
     assert world.rooms == ["attic"]
 
 
+def test_an_attempt_beside_an_earlier_one_is_put_off(world: World) -> None:
+    assert attempt("at once", "attic") == {"refused": "TakebackBusy"}
+    assert world.rooms == ["attic"]
+
+
+def test_an_activity_whose_result_cannot_be_sent_is_not_made_again(world: World) -> None:
+    attempt("strange", "attic")
+    told = attempt("strange", "attic")
+    assert (told["error"], told["final"]) == ("TakebackRefused", True) and world.rooms == ["attic"]
+
+
 def test_a_worker_gets_the_interceptor(world: World) -> None:
     assert attempt("configured") == {"interceptors": ["_ActionInterceptor"]}
 

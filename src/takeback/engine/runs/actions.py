@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -30,8 +31,12 @@ from takeback.engine.runs.in_flight import AlsoAsync, pause, uncancelled, wholly
 from takeback.engine.runs.parts import RunParts
 from takeback.engine.runs.recorded_calls import HANDLERS, CallEvidence, CallOutcome, outcome_of
 from takeback.engine.runs.recorder import Recorder
-from takeback.errors import RefusedError, UsageError
+from takeback.errors import RefusedError, RunBusy, UsageError
 from takeback.resources.calls.resource import Call
+
+_at_work: set[tuple[str, str, int]] = set()
+"""The actions whose tools are running in this process: the root of their workspace, their id and their time."""
+_entering = threading.Lock()
 
 AGAIN = ("failed", "cut-short")
 """Outcomes after which an action can be begun again."""
@@ -198,8 +203,23 @@ class Action(AlsoAsync["Action"]):
                 f"{self.id} ({self.name}) is {self.outcome}, so its tool must not run; nothing was done",
                 hint="run a tool only if the outcome of its action is open; begin(again=True) begins one again",
             )
+        call = self._recorder.calls.known(recorded).call
+        with _entering:
+            self.refuse_at_work()
+            _at_work.add(self._place_in_process())
         self._recorder.open_here.entered.add(self.id)
-        return self._recorder.calls.known(recorded).call, self.id
+        return call, self.id
+
+    def refuse_at_work(self) -> None:
+        """Raise RunBusy if its tool is running in this process, in whichever thread or task."""
+        if self._place_in_process() in _at_work:
+            raise RunBusy(
+                f"{self.id} ({self.name}) is being made in this process; nothing was begun",
+                hint="wait until it has ended: then the same call returns its result",
+            )
+
+    def _place_in_process(self) -> tuple[str, str, int]:
+        return self._recorder.root, self.id, self._recorded.began_us
 
     def _enter(self, here: tuple[Call, str]) -> None:
         self._here, self._around = here, declare.current.get()
@@ -212,6 +232,12 @@ class Action(AlsoAsync["Action"]):
 
     def _close(self, error: BaseException | None) -> None:
         self._recorder.open_here.entered.discard(self.id)
+        try:
+            self._end_block(error)
+        finally:
+            _at_work.discard(self._place_in_process())
+
+    def _end_block(self, error: BaseException | None) -> None:
         if error is None:
             self.end(self._kept)
         else:

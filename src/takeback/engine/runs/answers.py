@@ -15,7 +15,7 @@ import msgspec
 from takeback.core import events as e
 from takeback.core import keys
 from takeback.core.entities import RecordedRun
-from takeback.engine.runs.actions import Actions
+from takeback.engine.runs.actions import Action, Actions
 from takeback.engine.runs.in_flight import uncancelled
 from takeback.engine.runs.recorded_calls import is_gone
 from takeback.engine.runs.values import Codec
@@ -85,6 +85,29 @@ class Answers(Actions):
             pieces.append(self._plain(piece, "a piece of the answer"))
             yield self._codec.decode(pieces[-1])
         await uncancelled(lambda: self._keep(place, pieces))
+
+    def was_told(self, action: Action) -> bool:
+        """Return whether a model knew how a call had ended when it asked for others: it answered in between."""
+        recorder = self._recorder()
+        history = recorder.history()
+        known = history.actions[action.id]
+        end = known.ended or known.seq
+        has_called = False
+        for id in reversed(recorder.run.actions):
+            later = history.actions[id]
+            if later.seq <= end:
+                break
+            if not later.is_tool or not later.as_tool.key or is_gone(history, later):
+                continue
+            if later.as_tool.tool != e.ANSWER:
+                has_called = True
+            elif has_called:
+                return True
+        return False
+
+    async def awas_told(self, action: Action) -> bool:
+        """Do what `was_told` does, without blocking the event loop."""
+        return await uncancelled(lambda: self.was_told(action))
 
     @abstractmethod
     def _resumed(self, run: RecordedRun) -> list[e.Event]:

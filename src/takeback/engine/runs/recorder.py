@@ -84,7 +84,7 @@ class Recorder:
         self.run = run
         self.codec = codec or Codec()
         self.open_here = open_here or OpenHere()
-        self._root = parts.root
+        self.root = str(parts.root)
         self.calls = parts.calls
         self.gate = parts.gate
         self._judging = parts.judging
@@ -284,7 +284,7 @@ class Recorder:
         if not is_all or any(one.somewhere or one.names is not None for one in found.touched):
             return ()
         places = dict.fromkeys(path for one in found.touched for path in (one.path, one.really) if path)
-        root = os.path.realpath(self._root) if places else ""
+        root = os.path.realpath(self.root) if places else ""
         inside = (relative(os.path.normpath(place), root) for place in places)
         return tuple(text_of(os.fsencode(path)) for path in inside if path not in (None, "."))
 

@@ -31,15 +31,13 @@ from agent_framework import (
 import takeback
 from takeback.errors import UsageError
 from takeback.frameworks.answering import AnswersWithCalls, question
-from takeback.frameworks.calling import HumanAnswer, Threads, Told
+from takeback.frameworks.calling import UNKEPT, FailedBefore, HumanAnswer, Threads, Told, amaking, keep
 from takeback.frameworks.session_items import SessionItems
 from takeback.workspace.workspace import Workspace
 
 AGENT_FRAMEWORK = "agent-framework"
 STATE = "takeback"
 """Where in the state of a session the number of its runs is."""
-UNKEPT = {"unkept": True}
-"""Recorded in place of a result that cannot be stored."""
 
 Next = Callable[[], Awaitable[None]]
 
@@ -175,13 +173,12 @@ class _Questions(ChatMiddleware):
         asked = question(f"{run.turn.ref}, asked after {len(said)}", said)
         if kept := await run.answers.recorded(asked):
             answer = ChatResponse.from_dict(kept)
+            run.answers.known(asked, _calls_in(answer))
             context.result = _streamed(answer) if context.stream else answer
             return
 
         def note(response: ChatResponse) -> None:
-            contents = [content for message in response.messages for content in message.contents]
-            ids = [content.call_id for content in contents if content.type == "function_call"]
-            if ids:
+            if ids := _calls_in(response):
                 run.answers.made(asked, json.loads(json.dumps(response.to_dict())), ids)
 
         if context.stream:
@@ -211,6 +208,7 @@ class _Calls(FunctionMiddleware):
                     context.function.name,
                     _plain(context.arguments),
                     call_id=call_id,
+                    scope=run.answers.scope_of(call_id) or run.turn.ref,
                     declared=takeback.declared(context.function),
                     ref=str(run.number),
                     answering=lambda _: _approved(context),
@@ -220,9 +218,20 @@ class _Calls(FunctionMiddleware):
         if isinstance(begun, Told):
             _tell(begun, context)
             return
-        async with begun:
-            await call_next()
-            begun.keep(recorded(context.result))
+        failed: list[Exception] = []
+        try:
+            async with amaking(run.thread, begun):
+                try:
+                    await call_next()
+                except Exception as error:
+                    failed.append(error)
+                    raise
+                keep(begun, recorded(context.result))
+        except Exception as error:
+            if error in failed:
+                raise
+            # Told to the model, it might have the call made a second time.
+            raise MiddlewareFailure(str(error)) from error
 
 
 def runs_of(session: Any) -> int:
@@ -269,13 +278,10 @@ def _tell(told: Told, context: Any) -> None:
             additional_properties={"reason": told.ask.reason, "approval": told.ask.approval},
         )
         raise MiddlewareTermination(str(told.ask))
+    if told.failure:
+        raise FailedBefore(told.failure.text)
     if not told.is_done:
         context.result = f"Error: {told.why}"
-    elif told.value == UNKEPT:
-        raise MiddlewareFailure(
-            f"{name} was made, and what it returned could not be stored: the run cannot go on. "
-            "Go back to before it, or return values that JSON has"
-        )
     else:
         context.result = returned(told.value, found=told.found)
 
@@ -354,6 +360,11 @@ def _asked(message: Message) -> Any:
     names = ("type", "text", "name", "arguments", "call_id", "result", "approved")
     contents = [content.to_dict() for content in message.contents]
     return {"role": str(message.role), "said": [{name: one.get(name) for name in names} for one in contents]}
+
+
+def _calls_in(answer: ChatResponse) -> list[str]:
+    contents = (content for message in answer.messages for content in message.contents)
+    return [content.call_id for content in contents if content.type == "function_call"]
 
 
 def _streamed(answer: ChatResponse) -> ResponseStream:

@@ -29,8 +29,10 @@ from autogen_core.tools import (
 from pydantic import TypeAdapter
 
 import takeback
+from takeback.core import keys
 from takeback.errors import RefusedError, UsageError
-from takeback.frameworks.calling import Threads, Told
+from takeback.frameworks.answering import ask_anew, attempt_of
+from takeback.frameworks.calling import Failure, Threads, Told, anote_failure, keep
 from takeback.frameworks.session_items import SessionItems
 from takeback.workspace.workspace import Workspace as TakebackWorkspace
 
@@ -94,6 +96,7 @@ class TakebackWorkbench(StaticStreamWorkbench):
         self._position: str | None = None
         self._stopped: BaseException | None = None
         self._at_work: set[asyncio.Task[Any]] = set()
+        self._scopes: dict[str, str] = {}
         self._is_dirty = False
         """True if an agent of this process may know more than what is stored."""
 
@@ -152,6 +155,7 @@ class TakebackWorkbench(StaticStreamWorkbench):
         made = self.thread.actions()
         first = next((action for action in made if action.ref.partition(" ")[0] >= position), None)
         report = self.thread.rollback(to=first or self.thread.checkpoint(f"before going back to {position}"))
+        ask_anew(self.thread)
         self._items.go_back(position)
         return report
 
@@ -178,12 +182,24 @@ class TakebackWorkbench(StaticStreamWorkbench):
             self._position = await asyncio.to_thread(self._items.position)
         return self._position
 
+    async def asking(self) -> takeback.Turn:
+        """Return the turn that answers of models belong to. After going back they are asked for again."""
+        attempt = await asyncio.to_thread(attempt_of, self.thread)
+        return self.thread.turn(f"turn {await self.position()} {attempt}".rstrip())
+
     def stop_if_told(self, error: Exception | None = None) -> None:
         """Raise what stopped the turn, in place of an error that came of it."""
         if self._stopped is not None and self._stopped is not error:
             raise self._stopped from error
 
     # Calls
+
+    def note_calls(self, asked: Any, result: CreateResult) -> CreateResult:
+        """Note what tells the calls of an answer from others with their ids: some providers count them from 0."""
+        if isinstance(result.content, list):
+            ids = (call.id for call in result.content)
+            self._scopes.update(dict.fromkeys(ids, keys.intent_key("asked", keys.asked(asked))))
+        return result
 
     async def list_tools(self) -> list[Any]:
         """Return the schemas of the tools."""
@@ -243,7 +259,7 @@ class TakebackWorkbench(StaticStreamWorkbench):
                     name,
                     args,
                     call_id=call_id or "",
-                    scope=position,
+                    scope=f"{position} {self._scopes.get(call_id or '', '')}".strip(),
                     ref=position,
                     declared=takeback.declared(tool) if tool is not None else None,
                 )
@@ -262,9 +278,11 @@ class TakebackWorkbench(StaticStreamWorkbench):
                         yield result
             assert isinstance(result, ToolResult), f"{name} ended without a result"
             if result.is_error:
-                await begun.aend(error=result.to_text("an image")[:500] or "the tool failed")
+                failure = Failure("ToolResult", result.to_text("an image") or "the tool failed")
+                await anote_failure(self.thread, begun, failure)
+                await begun.aend(error=failure.text[:500])
             else:
-                begun.keep(result.model_dump(mode="json"))
+                keep(begun, result.model_dump(mode="json"))
         yield result
 
     async def _run(
@@ -341,11 +359,10 @@ class TakebackModelClient(ChatCompletionClient):
         async def make() -> list[Any]:
             return [_piece(await self._client.create(messages, **options))]
 
-        thread = self._workbench.thread
-        with thread.turn(f"turn {await self._workbench.position()}").here():
-            kept = await thread.aanswer(_asked(messages, options), make)
-        result: CreateResult = _unpacked(kept[-1])
-        return result
+        thread, asked = self._workbench.thread, _asked(messages, options)
+        with (await self._workbench.asking()).here():
+            kept = await thread.aanswer(asked, make)
+        return self._workbench.note_calls(asked, _unpacked(kept[-1]))
 
     async def create_stream(
         self, messages: Sequence[LLMMessage], **options: Any
@@ -358,16 +375,17 @@ class TakebackModelClient(ChatCompletionClient):
                 async for piece in pieces:
                     yield _piece(piece)
 
-        thread = self._workbench.thread
-        turn = thread.turn(f"turn {await self._workbench.position()}")
-        found = thread.astream(_asked(messages, options), make)
+        thread, asked = self._workbench.thread, _asked(messages, options)
+        turn = await self._workbench.asking()
+        found = thread.astream(asked, make)
         while True:
             # The block cannot be around a yield: the context of a generator is that of its reader.
             with turn.here():
                 piece = await anext(found, None)
             if piece is None:
                 return
-            yield _unpacked(piece)
+            unpacked = _unpacked(piece)
+            yield unpacked if isinstance(unpacked, str) else self._workbench.note_calls(asked, unpacked)
 
     async def close(self) -> None:
         await self._client.close()

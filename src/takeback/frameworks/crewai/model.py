@@ -13,10 +13,8 @@ from pydantic import BaseModel
 
 import takeback
 from takeback.errors import UsageError
+from takeback.frameworks.calling import UNKEPT
 from takeback.frameworks.crewai.tools import WaitingForApproval, waiting
-
-_UNKEPT = {"unkept": True}
-"""Recorded in place of an answer that cannot be stored: it is asked for again."""
 
 
 class _Recording:
@@ -34,7 +32,7 @@ class _Recording:
             return _recorded(made[-1])
 
         kept = thread.answer(_asked(messages, *args, **more), make)
-        if kept != _UNKEPT:
+        if kept != UNKEPT:
             return _answer_of(kept, more.get("response_model"))
         return made[-1] if made else super().call(messages, *args, **more)  # type: ignore[misc]
 
@@ -48,7 +46,7 @@ class _Recording:
             return _recorded(made[-1])
 
         kept = await thread.aanswer(_asked(messages, *args, **more), make)
-        if kept != _UNKEPT:
+        if kept != UNKEPT:
             return _answer_of(kept, more.get("response_model"))
         return made[-1] if made else await super().acall(messages, *args, **more)  # type: ignore[misc]
 
@@ -119,7 +117,7 @@ def _recorded(answer: Any) -> Any:
         # The parts of Gemini carry signatures, which have to come back as they are.
         if not any(type(call).__qualname__ == "Part" for call in answer):
             return {"calls": [_call(*info) for call in answer if (info := extract_tool_call_info(call))]}
-    return _UNKEPT
+    return UNKEPT
 
 
 def _call(id: str, name: str, arguments: Any) -> Any:

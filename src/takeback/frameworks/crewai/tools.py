@@ -18,12 +18,25 @@ from pydantic import BaseModel, PrivateAttr
 
 import takeback
 from takeback.errors import RefusedError, UsageError
-from takeback.frameworks.calling import Calling, HumanAnswer, Told
+from takeback.frameworks.calling import (
+    Calling,
+    FailedBefore,
+    Failure,
+    HumanAnswer,
+    Told,
+    amaking,
+    anote_failure,
+    keep,
+    making,
+    note_failure,
+)
 
 Approving = Callable[[takeback.Ask], bool | HumanAnswer | None]
 """Returns what a human answered to a request; None if nobody has."""
 
 CALLS = Calling("crewai")
+_REPORTED = ToolFailure.__name__
+"""The kind of a failure that a tool returned."""
 
 waiting: WeakKeyDictionary[takeback.Thread, takeback.Ask] = WeakKeyDictionary()
 """The request that a crew of the thread has to stop for. CrewAI makes a text of whatever a tool raises, so the crew
@@ -52,12 +65,13 @@ class ProtectedTool(BaseTool):
         begun = CALLS.begin(thread, **self._beginning(args, kwargs), answering=self._answering())
         if isinstance(begun, Told):
             return self._told(begun)
-        with begun:
+        with making(thread, begun):
             result = inner._run(*args, **kwargs)
             if isinstance(result, ToolFailure):
+                note_failure(thread, begun, Failure(_REPORTED, result.model_dump_json()))
                 begun.end(error=result.message)
             else:
-                begun.keep(_recorded(inner, result))
+                keep(begun, _recorded(inner, result))
         return result
 
     async def _arun(self, *args: Any, **kwargs: Any) -> Any:
@@ -65,12 +79,13 @@ class ProtectedTool(BaseTool):
         begun = await CALLS.abegin(thread, **self._beginning(args, kwargs), answering=self._answering())
         if isinstance(begun, Told):
             return self._told(begun)
-        async with begun:
+        async with amaking(thread, begun):
             result = await inner._arun(*args, **kwargs)
             if isinstance(result, ToolFailure):
+                await anote_failure(thread, begun, Failure(_REPORTED, result.model_dump_json()))
                 await begun.aend(error=result.message)
             else:
-                begun.keep(_recorded(inner, result))
+                keep(begun, _recorded(inner, result))
         return result
 
     def format_output_for_agent(self, raw_result: Any) -> str:
@@ -106,6 +121,10 @@ class ProtectedTool(BaseTool):
         inner, thread = self._parts()
         if told.ask:
             waiting[thread] = told.ask
+        if told.failure and told.failure.kind == _REPORTED:
+            return ToolFailure.model_validate_json(told.failure.text)
+        if told.failure:
+            raise FailedBefore(told.failure.text)
         if not told.is_done:
             raise RefusedError(told.why)
         return told.value if told.found else _returned(inner, told.value)

@@ -15,12 +15,9 @@ from google.adk.plugins.base_plugin import BasePlugin
 
 import takeback
 from takeback.errors import UsageError
-from takeback.frameworks.calling import HumanAnswer, Threads, Told
+from takeback.frameworks.calling import HumanAnswer, Threads, Told, keep
 from takeback.frameworks.google_adk.sessions import SESSIONS, TakebackSessionService
 from takeback.workspace.workspace import Workspace
-
-UNKEPT = {"unkept": True}
-"""Recorded in place of a result that cannot be stored."""
 
 
 class TakebackPlugin(BasePlugin):
@@ -114,6 +111,7 @@ class TakebackPlugin(BasePlugin):
                 tool.name,
                 tool_args,
                 call_id=tool_context.function_call_id,
+                scope=_event_of(tool_context),
                 declared=takeback.declared(tool),
                 ref=tool_context.invocation_id,
                 answering=lambda _: _answered(tool_context.tool_confirmation),
@@ -129,10 +127,7 @@ class TakebackPlugin(BasePlugin):
         """Record what a tool returned."""
         place = (tool_context.invocation_id, tool_context.function_call_id)
         if place in self._begun:
-            try:
-                self._begun[place].keep(result)
-            except UsageError:
-                self._begun[place].keep(UNKEPT)
+            keep(self._begun[place], result)
             await self._ended(place)
         return None
 
@@ -153,6 +148,14 @@ class TakebackPlugin(BasePlugin):
         if how:
             await action.aend(**how)
         await action.__aexit__(None, None, None)
+
+
+def _event_of(tool_context: Any) -> str:
+    """Return the id of the event that asked for a call: some providers count the calls of each answer from 0."""
+    for event in reversed(tool_context.session.events):
+        if any(call.id == tool_context.function_call_id for call in event.get_function_calls()):
+            return str(event.id)
+    return ""
 
 
 def _is_complete(events: list[Any]) -> bool:
@@ -179,9 +182,4 @@ def _told(told: Told, name: str, tool_context: Any) -> dict[str, Any]:
         return {"error": f"{name} waits for the approval of a human."}
     if not told.is_done:
         return {"error": told.why}
-    if told.value == UNKEPT:
-        raise UsageError(
-            f"{name} was made, and what it returned could not be stored: the invocation cannot go on",
-            hint="rewind to before this invocation, or return values that JSON has",
-        )
     return told.value if isinstance(told.value, dict) else {"result": told.value}

@@ -10,8 +10,7 @@ from langchain.agents.middleware.types import ModelResponse
 from langchain_core.messages import BaseMessage, ToolMessage, messages_from_dict, messages_to_dict
 from langgraph.types import Command
 
-UNKEPT = {"unkept": True}
-"""Recorded in place of a result that cannot be stored."""
+from takeback.frameworks.calling import UNKEPT
 
 
 def recorded(result: Any) -> Any:

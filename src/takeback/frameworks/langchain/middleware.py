@@ -6,6 +6,8 @@ graph.
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,7 +19,17 @@ from langgraph.types import interrupt
 
 import takeback
 from takeback.errors import UsageError
-from takeback.frameworks.calling import Answering, HumanAnswer, Threads, Told
+from takeback.frameworks.answering import attempt_of
+from takeback.frameworks.calling import (
+    UNKEPT,
+    Answering,
+    Failure,
+    HumanAnswer,
+    Threads,
+    Told,
+    anote_failure,
+    note_failure,
+)
 from takeback.frameworks.langchain import messages
 from takeback.frameworks.langgraph.saver import LANGGRAPH, TakebackSaver
 from takeback.workspace.workspace import Workspace
@@ -36,6 +48,9 @@ class Takeback(AgentMiddleware):
         super().__init__()
         where = workspace.workspace if isinstance(workspace, TakebackSaver) else workspace
         self._threads = Threads(where, LANGGRAPH)
+        self._lock = threading.Lock()
+        self._said: dict[str, HumanAnswer] = {}
+        """The answers for calls that share a task, by their requests."""
 
     @property
     def wrappers(self) -> dict[str, Any]:
@@ -55,33 +70,58 @@ class Takeback(AgentMiddleware):
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
         """Make a tool call, unless it was made already."""
-        begun = self._threads.begin(
-            self._thread(request.runtime), **_beginning(request), answering=_answering(request)
-        )
+        thread = self._thread(request.runtime)
+        begun = self._threads.begin(thread, **_beginning(request), answering=self._answering(request))
         if isinstance(begun, Told):
             return _told(begun, request)
         with begun:
             result = handler(request)
             failure = _keep(begun, result)
             if failure:
-                begun.end(error=failure)
+                note_failure(thread, begun, failure)
+                begun.end(error=failure.text[:500])
         return result
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """Do what `wrap_tool_call` does, without blocking the event loop."""
-        begun = await self._threads.abegin(
-            self._thread(request.runtime), **_beginning(request), answering=_answering(request)
-        )
+        thread = self._thread(request.runtime)
+        begun = await self._threads.abegin(thread, **_beginning(request), answering=self._answering(request))
         if isinstance(begun, Told):
             return _told(begun, request)
         async with begun:
             result = await handler(request)
             failure = _keep(begun, result)
             if failure:
-                await begun.aend(error=failure)
+                await anote_failure(thread, begun, failure)
+                await begun.aend(error=failure.text[:500])
         return result
+
+    def _answering(self, request: ToolCallRequest) -> Answering:
+        """Return what interrupts the graph to ask its human."""
+
+        def answer(ask: takeback.Ask) -> HumanAnswer:
+            call = request.tool_call
+            asked = {
+                "approve": call["name"],
+                "args": call["args"],
+                "reason": ask.reason,
+                "id": ask.approval,
+            }
+            if not _shares_its_task(request):
+                return _human(interrupt(asked))
+            # LangGraph passes the answers of a task on in the order in which they came, to whichever call asks next.
+            # So an answer has to name its request.
+            asked["resume"] = {"id": ask.approval, "approved": "True or False"}
+            with self._lock:
+                while ask.approval not in self._said:
+                    said = interrupt(asked)
+                    if isinstance(said, dict):
+                        self._said[str(said.get("id"))] = _human(said)
+                return self._said.pop(ask.approval)
+
+        return answer
 
     # The model
 
@@ -97,9 +137,9 @@ class Takeback(AgentMiddleware):
             return messages.answered(made[-1])
 
         thread = self._thread(request.runtime)
-        with thread.turn(_position(request)).here():
+        with thread.turn(_position(request, attempt_of(thread))).here():
             kept = thread.answer(_asked(request), make)
-        if kept != messages.UNKEPT:
+        if kept != UNKEPT:
             return ModelResponse(result=messages.answer_of(kept))
         return made[-1] if made else handler(request)
 
@@ -114,9 +154,10 @@ class Takeback(AgentMiddleware):
             return messages.answered(made[-1])
 
         thread = self._thread(request.runtime)
-        with thread.turn(_position(request)).here():
+        attempt = await asyncio.to_thread(attempt_of, thread)
+        with thread.turn(_position(request, attempt)).here():
             kept = await thread.aanswer(_asked(request), make)
-        if kept != messages.UNKEPT:
+        if kept != UNKEPT:
             return ModelResponse(result=messages.answer_of(kept))
         return made[-1] if made else await handler(request)
 
@@ -146,26 +187,29 @@ def _beginning(request: ToolCallRequest) -> dict[str, Any]:
 
 def _message_of(call_id: str | None, state: Any) -> str:
     """Return the id of the model's message that asked for this call; empty if it is not known."""
+    message = _asking(call_id, state)
+    return (message.id or "") if message else ""
+
+
+def _asking(call_id: str | None, state: Any) -> AIMessage | None:
     found = state.get("messages", ()) if isinstance(state, dict) else getattr(state, "messages", ())
     for message in reversed(found or ()):
         if isinstance(message, AIMessage) and any(call["id"] == call_id for call in message.tool_calls):
-            return message.id or ""
-    return ""
+            return message
+    return None
 
 
-def _answering(request: ToolCallRequest) -> Answering:
-    """Return what interrupts the graph to ask its human."""
+def _shares_its_task(request: ToolCallRequest) -> bool:
+    """Return whether other calls of the same message are made in the same task, as a plain ToolNode makes them."""
+    path = (request.runtime.config.get("metadata") or {}).get("langgraph_path") or ()
+    message = _asking(request.tool_call["id"], request.state)
+    return message is not None and len(message.tool_calls) > 1 and path[:1] != ("__pregel_push",)
 
-    def answer(ask: takeback.Ask) -> HumanAnswer:
-        call = request.tool_call
-        said = interrupt(
-            {"approve": call["name"], "args": call["args"], "reason": ask.reason, "id": ask.approval}
-        )
-        if isinstance(said, dict) and said.get("by"):
-            return HumanAnswer(said.get("approved") is True, str(said["by"]))
-        return HumanAnswer(said is True or (isinstance(said, dict) and said.get("approved") is True))
 
-    return answer
+def _human(said: Any) -> HumanAnswer:
+    if isinstance(said, dict):
+        return HumanAnswer(said.get("approved") is True, str(said.get("by") or "the host program"))
+    return HumanAnswer(said is True)
 
 
 def _told(told: Told, request: ToolCallRequest) -> Any:
@@ -173,29 +217,24 @@ def _told(told: Told, request: ToolCallRequest) -> Any:
     call = request.tool_call
     if not told.is_done:
         return ToolMessage(told.why, tool_call_id=call["id"], name=call["name"], status="error")
-    if told.value == messages.UNKEPT:
-        raise UsageError(
-            f"{call['name']} was made, and what it returned could not be stored: the thread cannot go on",
-            hint="go back to a checkpoint before this call, or return values that JSON has",
-        )
     return messages.returned(told.value, dict(call), found=told.found)
 
 
-def _keep(action: takeback.Action, result: Any) -> str:
-    """Keep a result for the record. Return why the call failed, if the tool node made a message of the error."""
+def _keep(action: takeback.Action, result: Any) -> Failure | None:
+    """Keep a result for the record. Return how the call failed, if the tool node made a message of the error."""
     if isinstance(result, ToolMessage) and result.status == "error":
-        return result.text()[:500] or "the tool failed"
+        return Failure("ToolMessage", result.text() or "the tool failed")
     try:
         action.keep(messages.recorded(result))
     except (TypeError, ValueError, UsageError):
-        action.keep(messages.UNKEPT)
-    return ""
+        action.keep(UNKEPT)
+    return None
 
 
-def _position(request: ModelRequest) -> str:
+def _position(request: ModelRequest, attempt: str) -> str:
     """Return where in the conversation the model is asked. The same question later on is another one."""
     info, said = request.runtime.execution_info, request.state.get("messages", ())
-    return f"{info.checkpoint_ns.partition(':')[0]} after {len(said)} messages"
+    return f"{info.checkpoint_ns.partition(':')[0]} after {len(said)} messages {attempt}".strip()
 
 
 def _asked(request: ModelRequest) -> Any:

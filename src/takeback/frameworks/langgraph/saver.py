@@ -29,6 +29,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 import takeback
 from takeback.core.conversation import Snapshot, Spot, StatePiece, Write
 from takeback.errors import UsageError
+from takeback.frameworks.answering import ask_anew
 from takeback.frameworks.langgraph.packing import Known, Packing, ThreadCache, unpacked, written
 from takeback.ports.conversations import StoredSnapshot
 from takeback.workspace.opening import open_workspace
@@ -273,6 +274,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
         # A call is made by a step that began at a checkpoint. Ids of checkpoints are in the order of time.
         first = next((action for action in thread.actions() if action.ref >= checkpoint_id), None)
         report = thread.rollback(to=first or thread.checkpoint(f"before going back to {checkpoint_id}"))
+        ask_anew(thread)
         self._store.delete_after(str(thread_id), checkpoint_id)
         return report
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import takeback
 from takeback.errors import UsageError
-from takeback.frameworks.calling import HumanAnswer, Threads, Told
+from takeback.frameworks.calling import FailedBefore, HumanAnswer, Threads, Told, amaking, keep
 from takeback.frameworks.openai_agents.session import TakebackSession
 from takeback.frameworks.openai_agents.tracing import current_span, link
 
@@ -44,7 +44,10 @@ class Conversation:
     async def make(
         self, wanted: WantedCall, call: Callable[[], Awaitable[Any]], recorded: Callable[[Any], Any]
     ) -> Any | Told:
-        """Make a call, unless it was made already or must not be made: then return what is told in its place."""
+        """Make a call, unless it was made already or must not be made: then return what is told in its place.
+
+        Raise FailedBefore if the model was told that the call failed.
+        """
         answer = None if wanted.answer is None else HumanAnswer(wanted.answer)
         options = await self._options(wanted)
         try:
@@ -57,11 +60,13 @@ class Conversation:
                 str(error)
             )  # the model gave arguments that cannot be recorded, and nothing was called
         if isinstance(begun, Told):
+            if begun.failure:
+                raise FailedBefore(begun.failure.text)
             return begun
-        async with begun:
+        async with amaking(self.thread, begun):
             link(self.thread.key, begun.id, wanted.name)
             result = await call()
-            begun.keep(recorded(result))
+            keep(begun, recorded(result))
         return result
 
     async def needs_approval(self, wanted: WantedCall) -> bool:

@@ -32,7 +32,7 @@ from agents.tool_context import ToolContext
 
 import takeback
 from takeback.errors import UsageError
-from takeback.frameworks.calling import Told
+from takeback.frameworks.calling import FailedBefore, Told
 from takeback.frameworks.openai_agents.conversation import Conversation, WantedCall
 
 _OUTPUTS = {kind.__name__: kind for kind in (ToolOutputText, ToolOutputImage, ToolOutputFileContent)}
@@ -91,7 +91,7 @@ def _function_tool(conversation: Conversation, tool: FunctionTool) -> FunctionTo
             try:
                 made = await conversation.make(wanted(context, args, context.tool_call_id), call, _recorded)
             except Exception as error:
-                if error in failed:
+                if error in failed or isinstance(error, FailedBefore):
                     raise
                 return _Unrecorded(error)
             return _returned(made) if isinstance(made, Told) else made

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.conversation import Conversation, ConversationTypeAdapter
-from pydantic_ai.exceptions import ApprovalRequired, ToolFailed
+from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, ToolReturn
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -23,7 +23,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 import takeback
 from takeback.errors import UsageError
 from takeback.frameworks.answering import AnswersWithCalls, question
-from takeback.frameworks.calling import HumanAnswer, Threads, Told
+from takeback.frameworks.calling import UNKEPT, HumanAnswer, Threads, Told, amaking, keep
 from takeback.frameworks.session_items import SessionItems
 from takeback.workspace.workspace import Workspace
 
@@ -150,7 +150,9 @@ class TakebackCapability(AbstractCapability[Any]):
             await asyncio.to_thread(self._note_refusals, refused)
         asked = question(f"{self._turn.ref}, asked after {len(said)}", _asked(said))
         if kept := await self._answers.recorded(asked):
-            return ModelMessagesTypeAdapter.validate_python([kept])[0]
+            known: ModelResponse = ModelMessagesTypeAdapter.validate_python([kept])[0]
+            self._answers.known(asked, [call.tool_call_id for call in known.tool_calls])
+            return known
         response: ModelResponse = await handler(request_context)
         ids = [call.tool_call_id for call in response.tool_calls]
         if ids:
@@ -176,15 +178,16 @@ class TakebackCapability(AbstractCapability[Any]):
                 call.tool_name,
                 _plain(args, call),
                 call_id=call.tool_call_id,
+                scope=self._answers.scope_of(call.tool_call_id) or self._turn.ref,
                 declared=_declared(ctx, call.tool_name),
                 ref=f"{self._start}/{len(ctx.messages)}",
                 answering=lambda _: _approved(ctx),
             )
         if isinstance(begun, Told):
-            return _told(begun, call.tool_name)
-        async with begun:
+            return _told(begun)
+        async with amaking(self._thread, begun):
             result = await handler(args)
-            begun.keep(recorded(result))
+            keep(begun, recorded(result))
         return result
 
 
@@ -225,24 +228,18 @@ def _approved(ctx: Any) -> HumanAnswer | None:
     return HumanAnswer(True, str(by)) if by else HumanAnswer(True)
 
 
-def _told(told: Told, name: str) -> Any:
+def _told(told: Told) -> Any:
     """Return the result of a call that was made before, or raise what pydantic-ai makes of any other."""
     if told.ask:
         raise ApprovalRequired({"reason": told.ask.reason, "id": told.ask.approval})
+    if told.failure and told.failure.kind == "ToolRetryError":  # what pydantic-ai makes of ModelRetry
+        raise ModelRetry(told.failure.text)
     if not told.is_done:
         raise ToolFailed(told.why)
-    if told.value == UNKEPT:
-        raise UsageError(
-            f"{name} was made, and what it returned could not be stored: the turn cannot go on",
-            hint="go back to before this call, or return values that JSON has",
-        )
     return returned(told.value, found=told.found)
 
 
 # Messages and results as JSON values
-
-UNKEPT = {"unkept": True}
-"""Recorded in place of a result that cannot be stored."""
 
 # What says something, of all that a part of a message has. The rest differs each time: times, ids of runs.
 _SAYING = ("part_kind", "content", "tool_name", "tool_call_id", "args", "outcome")

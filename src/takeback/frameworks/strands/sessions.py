@@ -28,12 +28,9 @@ from strands.types.session import (
 
 import takeback
 from takeback.errors import RunBusy, UsageError
-from takeback.frameworks.calling import Answering, HumanAnswer, Threads, Told
+from takeback.frameworks.calling import UNKEPT, Answering, HumanAnswer, Threads, Told
 from takeback.frameworks.session_items import SessionItems
 from takeback.workspace.workspace import Workspace
-
-_UNKEPT = {"unkept": True}
-"""Recorded in place of a result that cannot be stored."""
 
 
 class StrandsSession(RepositorySessionManager):
@@ -227,14 +224,9 @@ def _answering(context: ExecuteToolContext) -> Answering:
 
 def _told(told: Told, context: ExecuteToolContext) -> Any:
     """Return what the model gets in place of a call that must not be made now."""
-    id, name = context.tool_use["toolUseId"], context.tool_use["name"]
+    id = context.tool_use["toolUseId"]
     if not told.is_done:
         return {"toolUseId": id, "status": "error", "content": [{"text": told.why}]}
-    if told.value == _UNKEPT:
-        raise UsageError(
-            f"{name} was made, and what it returned could not be stored, so it cannot be told again",
-            hint="go back to before this call, or return values that JSON has",
-        )
     if not told.found:
         return decode_bytes_values(told.value) | {"toolUseId": id}
     text = told.value if isinstance(told.value, str) else json.dumps(told.value)
@@ -254,4 +246,4 @@ async def _end(action: takeback.Action, made: ToolResultEvent | None) -> None:
             kept = encode_bytes_values(dict(made.tool_result))
             action.keep(json.loads(json.dumps(kept, allow_nan=False)))
         except (TypeError, ValueError, UsageError):
-            action.keep(_UNKEPT)
+            action.keep(UNKEPT)

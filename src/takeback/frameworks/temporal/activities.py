@@ -22,7 +22,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 import takeback
 from takeback.errors import RunBusy, UsageError
-from takeback.frameworks.calling import Threads, Told
+from takeback.frameworks.calling import UNKEPT, Threads, Told
 from takeback.workspace.workspace import Workspace
 
 FRAMEWORK = "temporal"
@@ -91,7 +91,10 @@ class _ActionActivities(ActivityInboundInterceptor):
             return _told(begun, input.fn)
         async with begun:
             result = await self.next.execute_activity(input)
-            begun.keep(_recorded(result))
+            try:
+                begun.keep(_recorded(result))
+            except Exception:  # noqa: BLE001  of whatever converter: the worker raises it when it sends the result
+                begun.keep(UNKEPT)
         try:
             await thread.acommit()
         except RunBusy:
