@@ -22,7 +22,7 @@ import apsw
 
 import takeback
 
-CALLS = 10
+CALLS = 8
 FILES = 200
 SYNCS = 3
 """The answer of the model, the beginning of the call and its end: each is durable before the next thing happens."""
