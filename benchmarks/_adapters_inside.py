@@ -24,8 +24,8 @@ import takeback
 
 CALLS = 8
 FILES = 200
-SYNCS = 3
-"""The answer of the model, the beginning of the call and its end: each is durable before the next thing happens."""
+SYNCS = 2
+"""The beginning of a call and its end: each is durable before the next thing happens."""
 
 Turns = Callable[[], Awaitable[Any]]
 
@@ -65,10 +65,10 @@ async def langgraph(tb: takeback.Workspace, folder: Path, stack: AsyncExitStack)
         def _llm_type(self) -> str:
             return "scripted"
 
-        def bind_tools(self, tools: Any, **more: Any) -> Any:
+        def bind_tools(self, *_: Any, **__: Any) -> Any:
             return self
 
-        def _generate(self, messages: list[BaseMessage], *_: Any, **more: Any) -> ChatResult:
+        def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
             last = max(n for n, message in enumerate(messages) if isinstance(message, HumanMessage))
             done = sum(isinstance(message, AIMessage) for message in messages[last:])
             call = {"name": "measure", "args": arguments(), "id": f"call-{uuid.uuid4()}", "type": "tool_call"}
@@ -88,7 +88,7 @@ async def langgraph(tb: takeback.Workspace, folder: Path, stack: AsyncExitStack)
     return Kinds(kind(InMemorySaver()), kind(InMemorySaver(), Takeback(tb)), kind(saver))
 
 
-async def openai_agents(tb: takeback.Workspace, folder: Path, stack: AsyncExitStack) -> Kinds:
+async def openai_agents(tb: takeback.Workspace, folder: Path, _: AsyncExitStack) -> Kinds:
     from agents import Agent, Runner, SQLiteSession, function_tool
     from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
 
@@ -120,7 +120,7 @@ async def openai_agents(tb: takeback.Workspace, folder: Path, stack: AsyncExitSt
     return Kinds(bare, protected, own)
 
 
-async def pydantic_ai(tb: takeback.Workspace, folder: Path, stack: AsyncExitStack) -> Kinds:
+async def pydantic_ai(tb: takeback.Workspace, folder: Path, _: AsyncExitStack) -> Kinds:
     from pydantic_ai import Agent, Tool
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.messages import (
@@ -145,7 +145,7 @@ async def pydantic_ai(tb: takeback.Workspace, folder: Path, stack: AsyncExitStac
             await asyncio.to_thread(db.execute, "INSERT INTO bare VALUES (?)", (body,))
             return result
 
-    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         done = sum(isinstance(message, ModelResponse) for message in messages)
         if done < CALLS:
             return ModelResponse(parts=[ToolCallPart("measure", arguments(), f"call-{uuid.uuid4()}")])
@@ -165,6 +165,26 @@ def database(path: Path) -> apsw.Connection:
     db.pragma("synchronous", "full")
     db.execute("CREATE TABLE bare (body)")
     return db
+
+
+def answers(tb: takeback.Workspace) -> Turns:
+    """The answers of one turn, recorded without a framework."""
+
+    async def turn() -> None:
+        thread = tb.thread(key=str(uuid.uuid4()))
+        messages: list[Any] = [{"role": "user", "content": "go"}]
+        for number in range(CALLS):
+
+            async def make(number: int = number) -> Any:
+                return {
+                    "role": "assistant",
+                    "calls": [{"name": "measure", "args": arguments(), "id": number}],
+                }
+
+            with thread.turn(f"after {number}").here():
+                messages.append(await thread.aanswer(messages, make))
+
+    return turn
 
 
 def syncs(db: apsw.Connection) -> Turns:
@@ -209,6 +229,7 @@ async def main(framework: str, scratch: str, quick: str) -> None:
     async with AsyncExitStack() as stack:
         with takeback.open(folder / "project") as tb:
             works = (await kinds[framework](tb, folder, stack))._asdict()
+            works["answers"] = answers(tb)
             works["syncs"] = syncs(database(folder / "bare.db"))
             found = await by_turns(works, 12 if quick else 60)
     sys.stdout.write(json.dumps(found))
