@@ -113,22 +113,28 @@ class Stepping:
 
 
 def by_turns(
-    works: dict[str, Work], count: int, rounds: int, loop: asyncio.AbstractEventLoop
-) -> dict[str, float]:
+    what: str, works: dict[str, Work], count: int, rounds: int, loop: asyncio.AbstractEventLoop
+) -> dict[str, dict[str, float]]:
     """Return the time of one unit of each, in milliseconds: that of a good round, the best quarter of them.
 
-    What else runs on the machine makes some rounds slower, and none quicker.
+    What else runs on the machine makes some rounds slower, and none quicker. CPU time is that of this process.
     """
     found: dict[str, list[float]] = {name: [] for name in works}
+    used: dict[str, list[float]] = {name: [] for name in works}
     turns = list(works.items())
     for round_number in range(rounds + 1):
         random.shuffle(turns)
         for name, work in turns:
-            begun = time.perf_counter()
+            begun, begun_cpu = time.perf_counter(), time.process_time()
             if asyncio.iscoroutine(made := work(count)):
                 loop.run_until_complete(made)
             if round_number:  # the first one is warm-up
                 found[name].append((time.perf_counter() - begun) / count * 1000)
+                used[name].append((time.process_time() - begun_cpu) / count * 1000)
+    return {what: _good(found), f"{what}, CPU time": _good(used)}
+
+
+def _good(found: dict[str, list[float]]) -> dict[str, float]:
     return {name: statistics.quantiles(times, n=4)[0] for name, times in found.items()}
 
 
@@ -183,17 +189,17 @@ def main(address: str, quick: str) -> None:
         results: dict[str, dict[str, float]] = {}
         puts = {name: Putting(saver, f"put {name}") for name, saver in (sync | both).items()}
         plain: dict[str, Work] = {name: puts[name].put for name in sync}
-        results["put"] = by_turns(
-            bare | plain | {name: puts[name].aput for name in both}, count, rounds, loop
+        results |= by_turns(
+            "put", bare | plain | {name: puts[name].aput for name in both}, count, rounds, loop
         )
         plain = {name: puts[name].writes for name in sync}
-        results["put_writes"] = by_turns(
-            bare | plain | {name: puts[name].awrites for name in both}, count, rounds, loop
+        results |= by_turns(
+            "put_writes", bare | plain | {name: puts[name].awrites for name in both}, count, rounds, loop
         )
         graphs = {name: Stepping(saver, f"graph {name}") for name, saver in (sync | both).items()}
         plain = {name: graphs[name].steps for name in sync}
-        results["graph step"] = by_turns(
-            plain | {name: graphs[name].asteps for name in both}, count, rounds, loop
+        results |= by_turns(
+            "graph step", plain | {name: graphs[name].asteps for name in both}, count, rounds, loop
         )
         loop.run_until_complete(opening.__aexit__(None, None, None))
 

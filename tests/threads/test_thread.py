@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from contextvars import Context
 from pathlib import Path
 from typing import Any
@@ -234,3 +236,21 @@ def test_the_command_line_calls_it_a_thread(scene: Scene) -> None:
     assert "thread chat" in said("log")
     assert "there is nothing to resume" in said("resume", thread.id)
     assert "removed" in said("undo", thread.id) and scene.read("one") is None
+
+
+def beating() -> int:
+    return sum(thread.name == "takeback-life" for thread in threading.enumerate())
+
+
+def test_an_idle_conversation_has_no_thread_of_the_system(scene: Scene) -> None:
+    """A server has many conversations, and most of them are idle."""
+    threads = [scene.tb.thread(key=f"idle {number}") for number in range(5)]
+    for number, thread in enumerate(threads):
+        with begun(thread, "write", {"path": "a"}, call_id=f"call {number}", effect="restorable"):
+            assert beating()
+    until = time.monotonic() + 60
+    while beating() and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not beating()
+    with begun(threads[0], "write", {"path": "b"}, call_id="again", effect="restorable"):
+        assert beating() == 1

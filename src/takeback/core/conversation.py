@@ -17,8 +17,6 @@ NODE = "@node"
 NODE_NAMES = 32
 ONE, MANY = "@one", "@many"
 """The types of a write whose value is in pieces; its body is then as in `StateValue.names`."""
-LIST = "@list"
-"""The type of a write whose value is a short list; its body has the pieces themselves, as msgpack."""
 
 
 class StatePiece(NamedTuple):

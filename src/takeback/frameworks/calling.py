@@ -232,7 +232,7 @@ async def _aforgotten() -> Any:
 def _may_begin_again(
     begun: takeback.Action | takeback.Denied | takeback.Ask,
 ) -> TypeGuard[takeback.Action]:
-    return isinstance(begun, takeback.Action) and begun.outcome in ("failed", "cut-short")
+    return isinstance(begun, takeback.Action) and begun.known_outcome in ("failed", "cut-short")
 
 
 def _once_more(begun: takeback.Action, options: dict[str, Any]) -> dict[str, Any]:
@@ -246,11 +246,12 @@ def _decided(begun: takeback.Action | takeback.Denied | takeback.Ask) -> takebac
         return Told(str(begun), ask=begun)
     if isinstance(begun, takeback.Denied):
         return Told(str(begun))
-    if begun.outcome == "open":
+    outcome = begun.known_outcome
+    if outcome == "open":
         begun.refuse_at_work()
         return begun
-    if begun.outcome == "done" and begun.result == UNKEPT:
+    if outcome == "done" and begun.result == UNKEPT:
         return Told(f"{begun.name} was made, and what it returned could not be stored; do not make it again")
-    if begun.outcome == "done":
+    if outcome == "done":
         return Told(value=begun.result, found=begun.found)
     return Told(f"{begun.name} is in doubt, and was not made again: {begun.error}")

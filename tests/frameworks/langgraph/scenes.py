@@ -226,7 +226,7 @@ def a_message_that_was_changed_in_place_is_stored_anew(scene: Scene) -> None:
             assert found and found.checkpoint["channel_values"]["messages"][1].model_dump_json() == dumped
 
 
-def an_unchanged_message_is_serialised_and_stored_once(scene: Scene) -> None:
+def an_unchanged_message_is_serialised_once_for_all_checkpoints(scene: Scene) -> None:
     with scene.saver() as saver:
         dumped: list[Any] = []
         serde = saver.serde
@@ -248,8 +248,37 @@ def an_unchanged_message_is_serialised_and_stored_once(scene: Scene) -> None:
             config = saver.put(config, checkpoint, {"step": number}, {"messages": number + 1})
             messages.append(AIMessage(f"step {number}", id=f"m{number}"))
             saver.put_writes(config, [("messages", messages[-1:])], "task")
-        serialised = [value.id for value in dumped if isinstance(value, AIMessage)]
-        assert serialised == ["m", *(f"m{number}" for number in range(STEPS))]
+        names = [f"m{number}" for number in range(STEPS)]
+        assert [value.id for value in dumped if isinstance(value, AIMessage)] == ["m", *names[:-1]]
+        written = [value[0].id for value in dumped if isinstance(value, list) and len(value) == 1]
+        assert written == names  # a short one is part of its write as well
+
+
+def a_long_message_is_serialised_and_stored_once(scene: Scene) -> None:
+    with scene.saver() as saver:
+        dumped: list[Any] = []
+        serde = saver.serde
+
+        class Counting:
+            def dumps_typed(self, value: Any) -> Any:
+                dumped.append(value)
+                return serde.dumps_typed(value)
+
+            def loads_typed(self, data: tuple[str, bytes]) -> Any:
+                return serde.loads_typed(data)
+
+        saver.serde = Counting()
+        message = AIMessage("long " * 1000, id="m")
+        checkpoint = empty_checkpoint()
+        config = saver.put(at("t"), checkpoint, {"step": 0}, {})
+        saver.put_writes(config, [("messages", [message])], "task")
+        checkpoint = empty_checkpoint()
+        checkpoint["channel_values"] = {"messages": [message]}
+        checkpoint["channel_versions"] = {"messages": 1}
+        saver.put(config, checkpoint, {"step": 1}, {"messages": 1})
+        assert [value for value in dumped if value in (message, [message])] == [message]
+        found = saver.get_tuple(config)
+        assert found and found.pending_writes == [("task", "messages", [message])]
 
 
 def a_thread_that_another_prunes_meanwhile_stays_whole(scene: Scene) -> None:

@@ -63,11 +63,20 @@ class Action(AlsoAsync["Action"]):
     """
 
     def __init__(
-        self, recorder: Recorder, recorded: Recorded, asked: str = "", warning: str = "", how: str = ""
+        self,
+        recorder: Recorder,
+        recorded: Recorded,
+        asked: str = "",
+        warning: str = "",
+        how: str = "",
+        call: Call | None = None,
     ) -> None:
+        """`call` is what is made, if it was begun just now."""
         self._recorder = recorder
         self._recorded = recorded
+        self._begun = call
         self._kept: Any = None
+        self._is_kept = False
         began = recorded.began
         assert isinstance(began, e.ActionBegan)
         self.id = recorded.id
@@ -92,7 +101,14 @@ class Action(AlsoAsync["Action"]):
     @property
     def outcome(self) -> CallOutcome:
         """What became of it: `open`, `done`, `failed`, `cut-short` or `in-doubt`. Run a tool only if it is open."""
-        return outcome_of(self._recorder.history(), self._now())
+        history = self._recorder.history()
+        return outcome_of(history, history.actions[self.id])
+
+    @property
+    def known_outcome(self) -> CallOutcome:
+        """Its outcome as this process knows it, without asking the store: that at its `begin`, or a later one."""
+        history = self._recorder.known()
+        return outcome_of(history, history.actions[self.id])
 
     @property
     def error(self) -> str:
@@ -138,11 +154,21 @@ class Action(AlsoAsync["Action"]):
         An error may be `presumed`: the end was not reported and its time is unknown. A human may have worked since
         then, so it is in doubt who made the changes.
         """
+        return self._end(result, error, presumed=presumed)
+
+    def _end(
+        self,
+        result: Any,
+        error: BaseException | str | None,
+        *,
+        presumed: bool = False,
+        is_plain: bool = False,
+    ) -> Action:
         recorder, action = self._recorder, self._now()
-        if self.ended:
+        if action.life not in (Life.OPEN, Life.BACKGROUND):
             return self
         if error is None:
-            recorder.end(self.id, self.name, result)
+            recorder.end(self.id, self.name, result, is_plain=is_plain)
         else:
             seen = recorder.calls.look_at(action) if action.is_tool else CallEvidence(False)
             why = error if isinstance(error, str) else said(error)
@@ -160,8 +186,7 @@ class Action(AlsoAsync["Action"]):
 
     def keep(self, result: Any) -> None:
         """Keep the result to record at the end of its block. Raise UsageError at once if it cannot be stored."""
-        self._recorder.codec.plain(result, f"what {self.name} returned")
-        self._kept = result
+        self._kept, self._is_kept = self._recorder.codec.plain(result, f"what {self.name} returned"), True
 
     def delivered(self) -> None:
         """Record that its result has reached its caller and is stored there."""
@@ -183,6 +208,10 @@ class Action(AlsoAsync["Action"]):
         self._close(error)
 
     async def __aenter__(self) -> Action:
+        if self._begun is not None and self.known_outcome == "open":
+            self._take_up()
+            self._enter((self._begun, self.id))  # begun a moment ago: there is nothing to ask
+            return self
         here, cancelled = await wholly(self._call)
         if cancelled:
             await wholly(lambda: self._close(cancelled))
@@ -203,12 +232,15 @@ class Action(AlsoAsync["Action"]):
                 f"{self.id} ({self.name}) is {self.outcome}, so its tool must not run; nothing was done",
                 hint="run a tool only if the outcome of its action is open; begin(again=True) begins one again",
             )
-        call = self._recorder.calls.known(recorded).call
+        call = self._begun or self._recorder.calls.known(recorded).call
+        self._take_up()
+        return call, self.id
+
+    def _take_up(self) -> None:
+        """Note that its tool runs in this process. Raise RunBusy if it does so already."""
         with _entering:
             self.refuse_at_work()
             _at_work.add(self._place_in_process())
-        self._recorder.open_here.entered.add(self.id)
-        return call, self.id
 
     def refuse_at_work(self) -> None:
         """Raise RunBusy if its tool is running in this process, in whichever thread or task."""
@@ -222,6 +254,7 @@ class Action(AlsoAsync["Action"]):
         return self._recorder.root, self.id, self._recorded.began_us
 
     def _enter(self, here: tuple[Call, str]) -> None:
+        self._recorder.open_here.entered.add(self.id)
         self._here, self._around = here, declare.current.get()
         declare.current.set(here)
 
@@ -233,15 +266,9 @@ class Action(AlsoAsync["Action"]):
     def _close(self, error: BaseException | None) -> None:
         self._recorder.open_here.entered.discard(self.id)
         try:
-            self._end_block(error)
+            self._end(self._kept, error, is_plain=self._is_kept)
         finally:
             _at_work.discard(self._place_in_process())
-
-    def _end_block(self, error: BaseException | None) -> None:
-        if error is None:
-            self.end(self._kept)
-        else:
-            self.end(error=error)
 
     def live_on(self) -> Action:
         """Record that its tool has answered and what it started is still at work: `end()` comes later."""
@@ -433,7 +460,7 @@ class Actions(ABC):
         """Do what `begin` does, in a thread. If this task is cancelled meanwhile, what was begun is cut short."""
         begun, cancelled = await wholly(lambda: self.begin(name, args, **options))
         if cancelled:
-            if isinstance(begun, Action) and begun.outcome == "open":
+            if isinstance(begun, Action) and begun.known_outcome == "open":
                 await wholly(lambda: begun.end(error=cancelled))
             raise cancelled
         return begun
@@ -546,7 +573,7 @@ class Actions(ABC):
             locked = recorder.locked(wanted)
             ruling = locked if locked.do is Ruling.DENY else gate.rule(wanted, wanted.key)
             if ruling.do is Ruling.ASK and asking:
-                _, id = recorder.begin(
+                call, id = recorder.begin(
                     msgspec.structs.replace(wanted, ref=f"{wanted.ref} {ASKED}".strip()), passed
                 )
                 return Action(
@@ -555,6 +582,7 @@ class Actions(ABC):
                     ruling.why,
                     locked.why,
                     ruling.how,
+                    call,
                 )
             if ruling.do is Ruling.ASK:
                 approval = gate.ask(self.id, wanted, ruling.why, wanted.key)
@@ -565,8 +593,9 @@ class Actions(ABC):
             if ruling.do is Ruling.DENY:
                 gate.note(self.id, wanted, ruling)
                 return Denied(wanted.name, ruling.rule, ruling.why, ruling.how)
-            _, id = recorder.begin(wanted, passed)
-            return Action(recorder, self._parts.tracker.ledger.history.actions[id], warning=locked.why)
+            call, id = recorder.begin(wanted, passed)
+            begun = self._parts.tracker.ledger.history.actions[id]
+            return Action(recorder, begun, warning=locked.why, call=call)
 
     def _still_asked(self, known: Recorded, wanted: Wanted) -> str:
         """Return why an action that was already begun needs approval: its caller may have missed the first answer."""

@@ -116,7 +116,9 @@ class Answers(Actions):
     def _looked_up(self, asked: Any) -> KeptAnswer:
         """Count what is asked, and look whether this occurrence was answered before."""
         meant = keys.asked(self._plain(asked, "what is asked"))
-        place = KeptAnswer(self._unnamed(NAME, meant), keys.intent_key(NAME, meant))
+        # By its digest: a conversation is long, and would be written three times.
+        intent = keys.intent_key(NAME, meant)
+        place = KeptAnswer(self._unnamed(NAME, intent), intent)
         recorder = self._recorder()
         history = recorder.history()
         for id in reversed(history.calls_of(recorder.run.id, place.key)):

@@ -98,6 +98,10 @@ class Recorder:
         """Return the present history."""
         return self._ledger.refresh()
 
+    def known(self) -> History:
+        """Return the history as it was last read, without asking the store."""
+        return self._ledger.history
+
     # Before
 
     def foreseen(self, wanted: Wanted) -> Wanted:
@@ -155,9 +159,10 @@ class Recorder:
     def recorded(self, wanted: Wanted) -> RecordedAction | None:
         """Return the last action with this key that was not taken back, whatever became of it.
 
-        One whose process died is settled first, and one in doubt is checked again. The caller holds the lock.
+        One whose process died is settled first, and one in doubt is checked again. The caller holds the lock, and
+        has just read the journal.
         """
-        history = self._ledger.refresh()
+        history = self._ledger.history
         id = next(reversed(history.calls_of(self.run.id, wanted.key)), "")
         if not id:
             return None
@@ -298,16 +303,19 @@ class Recorder:
             found = self.codec.plain(found, "what the check found")
         return self.codec.decode(found)
 
-    def end(self, id: str, name: str, result: Any, wanted: Wanted | None = None) -> None:
+    def end(
+        self, id: str, name: str, result: Any, wanted: Wanted | None = None, *, is_plain: bool = False
+    ) -> None:
         """Record the result of an action. It happened, even if recording the result fails.
 
-        `wanted` is given if only the caller can end the action.
+        `wanted` is given if only the caller can end the action. A result that `is_plain` has been through the codec.
         """
         try:
             crash_points.reach(MADE)
             if self._beat:
                 self._beat.show()
-            with self.calls.keeping(self.codec.plain(result, f"what {name} returned")) as kept:
+            value = result if is_plain else self.codec.plain(result, f"what {name} returned")
+            with self.calls.keeping(value) as kept:
                 self.close(id, wanted, e.Outcome.DONE, "", kept.view, kept.full, happened=True)
         except BaseException as error:
             why = error.message if isinstance(error, UsageError) else f"it was made, and then: {said(error)}"

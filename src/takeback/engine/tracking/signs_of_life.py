@@ -59,7 +59,7 @@ class SignsOfLife:
 
 
 class Heartbeat:
-    """A thread that shows signs of life for some actions, until it is stopped."""
+    """A thread that shows signs of life for some actions, until it is stopped. Without any it ends by itself."""
 
     def __init__(self, signs: SignsOfLife, every_s: float) -> None:
         self._signs = signs
@@ -68,16 +68,19 @@ class Heartbeat:
         self._ids: set[str] = set()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
+        self._changing = threading.Lock()
 
     def start(self) -> None:
         """Start the thread. Before an action begins: its end then tells from the count that nothing was started."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._beat, name="takeback-life", daemon=True)
-            self._thread.start()
+        with self._changing:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._beat, name="takeback-life", daemon=True)
+                self._thread.start()
 
     def add(self, id: str) -> None:
         self._signs.show(id)
-        self._ids.add(id)
+        with self._changing:
+            self._ids.add(id)
         self.start()
 
     def remove(self, id: str) -> None:
@@ -97,10 +100,16 @@ class Heartbeat:
 
     def stop(self) -> None:
         self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
+        with self._changing:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
 
     def _beat(self) -> None:
         while not self._stopped.wait(self._every_s):
+            with self._changing:
+                if not self._ids:
+                    self._thread = None  # the next action starts another one
+                    return
             with suppress(BackendError):  # what changes without a sign is in doubt later
                 self.show()

@@ -11,12 +11,10 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 from blake3 import blake3
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from takeback.core.conversation import (
-    LIST,
     MANY,
     NODE_NAMES,
     ONE,
@@ -39,7 +37,6 @@ PARENTS_MAX = 32
 MARSHAL_FORMAT = 2
 """The newest format of marshal whose bytes depend on the content alone, not on which objects are shared."""
 
-_PIECES = msgspec.msgpack.Decoder(list[StatePiece])
 _titles: dict[type, str] = {}
 
 
@@ -56,21 +53,16 @@ class ThreadCache:
     def __init__(self, token: ThreadToken) -> None:
         self.token = token
         self.stored: set[bytes] = set()
-        self.pending: dict[bytes, StatePiece] = {}
-        """Serialised, but not known to be stored: another thread may be storing it right now."""
         self.known: dict[bytes, bytes] = {}
         """The name of each message, and of each section of a list, by its fingerprint."""
         self.parents: OrderedDict[tuple[str, str], Known] = OrderedDict()
 
     def note(self, packing: Packing) -> None:
         """Remember what has been stored."""
-        if len(self.stored) + len(self.pending) > PIECES_MAX:
+        if len(self.stored) > PIECES_MAX:
             self.stored.clear()
-            self.pending.clear()
             self.known.clear()
         self.stored.update(packing.pieces)
-        for name in packing.pieces:
-            self.pending.pop(name, None)
 
     def note_parent(self, space: str, id: str, known: Known) -> None:
         self.parents[space, id] = known
@@ -111,14 +103,11 @@ class Packing:
 
     def written(self, value: Any) -> StatePiece:
         """Return the value of a write. Big messages become pieces of their own: the next checkpoint has them, too."""
-        is_list = type(value) is list and bool(value) and all(map(_is_a_message, value))
-        if not is_list and not _is_a_message(value):
-            return StatePiece(*self._serde.dumps_typed(value))
-        pieces = [self._serialised(one) for one in (value if is_list else [value])]
-        if sum(len(piece.body) for _, piece in pieces) > INLINE_MAX:
-            return StatePiece(MANY, self._list(value)) if is_list else StatePiece(ONE, self._one(value))
-        plain = [piece for _, piece in pieces]
-        return StatePiece(LIST, msgspec.msgpack.encode(plain)) if is_list else plain[0]
+        if type(value) is list and sum(map(_length, value)) > INLINE_MAX and all(map(_is_a_message, value)):
+            return StatePiece(MANY, self._list(value))
+        if _length(value) > INLINE_MAX:
+            return StatePiece(ONE, self._one(value))
+        return StatePiece(*self._serde.dumps_typed(value))
 
     def _list(self, values: Sequence[Any]) -> bytes:
         """Return the names of the items, in sections. A section that is known as a whole costs next to nothing."""
@@ -142,23 +131,12 @@ class Packing:
         fingerprint = _fingerprint([value])
         name = cache.known.get(fingerprint) if fingerprint else None
         if name is None or name not in cache.stored:
-            name, piece = self._serialised(value, fingerprint)
+            piece = StatePiece(*self._serde.dumps_typed(value))
+            name = name_of(piece)
             self._store(name, piece)
+            if fingerprint:
+                cache.known[fingerprint] = name
         return name
-
-    def _serialised(self, value: Any, fingerprint: bytes | None = None) -> tuple[bytes, StatePiece]:
-        """Serialise a value, unless that was done a moment ago, for the writes of this step."""
-        pending, known = self._cache.pending, self._cache.known
-        fingerprint = fingerprint or _fingerprint([value])
-        name = known.get(fingerprint) if fingerprint else None
-        if name is not None and (piece := pending.get(name)):
-            return name, piece
-        piece = StatePiece(*self._serde.dumps_typed(value))
-        name = name_of(piece)
-        if fingerprint:
-            known[fingerprint] = name
-            pending[name] = piece
-        return name, piece
 
     def _store(self, name: bytes, piece: StatePiece) -> None:
         if name not in self._cache.stored:
@@ -173,8 +151,6 @@ def unpacked(serde: SerializerProtocol, found: StoredSnapshot, value: StateValue
 
 def written(serde: SerializerProtocol, found: StoredSnapshot, piece: StatePiece) -> Any:
     """Return the value of a write."""
-    if piece.type == LIST:
-        return [serde.loads_typed(one) for one in _PIECES.decode(piece.body)]
     if piece.type in (ONE, MANY):
         return unpacked(serde, found, StateValue("", piece.type == MANY, piece.body))
     return serde.loads_typed(piece)
@@ -183,6 +159,12 @@ def written(serde: SerializerProtocol, found: StoredSnapshot, piece: StatePiece)
 def _is_unchanged(name: str, versions: Mapping[str, Any], parent: Known) -> bool:
     version = versions.get(name)
     return version is not None and name in parent.values and parent.versions.get(name) == version
+
+
+def _length(value: Any) -> int:
+    """Return the length of the text of a message, without serialising it; 0 for other values."""
+    content = value.content if _is_a_message(value) else ""
+    return len(content) if type(content) is str else len(str(content))
 
 
 def _is_a_message(value: Any) -> bool:

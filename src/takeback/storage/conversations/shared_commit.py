@@ -10,7 +10,7 @@ Statement = tuple[str, Sequence[object]]
 
 
 class Writing:
-    """What one thread wants written: statements, of which the first says by its count whether the others hold."""
+    """What one thread wants written: statements, of which the first asks whether the others hold."""
 
     __slots__ = ("error", "holds", "is_done", "statements")
 

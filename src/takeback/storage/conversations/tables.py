@@ -41,11 +41,31 @@ _VALUES = msgspec.msgpack.Decoder(list[StateValue])
 _NAMES = msgspec.msgpack.Decoder(tuple[str, ...])
 _encode = msgspec.msgpack.encode
 
-_HELD = "SELECT ?, ?, ?, ? FROM {at}threads WHERE id = ? AND epoch = ? ON CONFLICT DO NOTHING"
+_HELD = "FROM {at}threads WHERE id = ? AND epoch = ?{lock}"
+"""Where a statement gets its row from, so that it changes something only if the token of the thread holds."""
 _SNAPSHOT = "space, id, parent, run, lacks, about_type, about, body_type, body, refs"
 _BODIES = (("items", "body"), ("writes", "body"), ("snapshots", "about"), ("snapshots", "body"))
 """The columns that hold what the framework stored."""
 _CONTENT = "parent, run, lacks, about_type, about, body_type, body, refs"
+
+# The statements of each write, as constants: they are found again in the cache of prepared statements.
+_PUT_ITEM = (
+    f"INSERT INTO {{at}}items (thread, name, type, body) SELECT ?, ?, ?, ? {_HELD} ON CONFLICT DO NOTHING"
+)
+_PUT_SNAPSHOT = (
+    f"INSERT INTO {{at}}snapshots (thread, {_SNAPSHOT}) SELECT ?, {', '.join('?' for _ in _SNAPSHOT.split(', '))} "
+    f"{_HELD} ON CONFLICT (thread, space, id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _CONTENT.split(", "))
+)
+_PUT_WRITE = (
+    "INSERT INTO {at}writes (thread, space, snapshot, task, idx, path, channel, type, body) "
+    f"SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? {_HELD} ON CONFLICT "
+)
+_KEEP_WRITE = f"{_PUT_WRITE}DO NOTHING"
+_REPLACE_WRITE = (
+    f"{_PUT_WRITE}(thread, space, snapshot, task, idx) DO UPDATE SET "
+    "path = excluded.path, channel = excluded.channel, type = excluded.type, body = excluded.body"
+)
 
 
 class TableConversations(ABC):
@@ -57,6 +77,11 @@ class TableConversations(ABC):
         self._schema = schema
         self._lock = lock
         self._line = CommitLine(self._commit)
+        self._holds = self._sql(f"SELECT 1 {_HELD}")
+        self._put_item = self._sql(_PUT_ITEM)
+        self._put_snapshot = self._sql(_PUT_SNAPSHOT)
+        self._keep_write = self._sql(_KEEP_WRITE)
+        self._replace_write = self._sql(_REPLACE_WRITE)
 
     @abstractmethod
     def _commit(self, group: Sequence[Writing]) -> None:
@@ -71,7 +96,7 @@ class TableConversations(ABC):
         """Call `work` in one durable transaction that writes."""
 
     def _sql(self, text: str) -> str:
-        return text.replace("{at}", self._schema)
+        return text.replace("{at}", self._schema).replace("{lock}", self._lock)
 
     # Writing
 
@@ -100,12 +125,7 @@ class TableConversations(ABC):
             *(token.id, spot.space, spot.id, snapshot.parent, snapshot.run, _encode(snapshot.lacks)),
             *(*snapshot.about, *snapshot.body, _encode(snapshot.values)),
         )
-        text = (
-            f"INSERT INTO {{at}}snapshots (thread, {_SNAPSHOT}) SELECT {_marks(row)} FROM {{at}}threads "
-            "WHERE id = ? AND epoch = ? ON CONFLICT (thread, space, id) DO UPDATE SET "
-            + ", ".join(f"{name} = excluded.{name}" for name in _CONTENT.split(", "))
-        )
-        statements = [*self._items(token, pieces), (self._sql(text), (*row, *token))]
+        statements = [*self._items(token, pieces), (self._put_snapshot, (*row, *token))]
         return self._line.write([self._holding(token), *statements])
 
     def put_writes(
@@ -117,23 +137,11 @@ class TableConversations(ABC):
         *,
         replace: bool,
     ) -> bool:
-        then = "DO NOTHING"
-        if replace:
-            then = (
-                "(thread, space, snapshot, task, idx) DO UPDATE SET "
-                "path = excluded.path, channel = excluded.channel, type = excluded.type, body = excluded.body"
-            )
-        text = self._sql(
-            "INSERT INTO {at}writes (thread, space, snapshot, task, idx, path, channel, type, body) "
-            "SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? FROM {at}threads WHERE id = ? AND epoch = ? ON CONFLICT "
-        )
+        text, place = self._replace_write if replace else self._keep_write, (token.id, spot.space, spot.id)
         statements = [
             (
-                text + then,
-                (
-                    *(token.id, spot.space, spot.id, write.task, write.number, write.path, write.channel),
-                    *(*write.value, *token),
-                ),
+                text,
+                (*place, write.task, write.number, write.path, write.channel, *write.value, *token),
             )
             for write in writes
         ]
@@ -141,11 +149,10 @@ class TableConversations(ABC):
 
     def _holding(self, token: ThreadToken) -> Statement:
         """Return the statement that finds whether a token still holds, and keeps it so until the commit."""
-        return self._sql(f"SELECT 1 FROM {{at}}threads WHERE id = ? AND epoch = ?{self._lock}"), token
+        return self._holds, token
 
     def _items(self, token: ThreadToken, pieces: Mapping[bytes, StatePiece]) -> list[Statement]:
-        text = self._sql("INSERT INTO {at}items (thread, name, type, body) " + _HELD)
-        return [(text, (token.id, name, *piece, *token)) for name, piece in pieces.items()]
+        return [(self._put_item, (token.id, name, *piece, *token)) for name, piece in pieces.items()]
 
     # Reading
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from takeback.errors import BackendError, FormatTooNew
@@ -91,15 +92,27 @@ class PostgresConversations(TableConversations):
         """Send everything at once: one exchange with the server, and one sync there, for the whole group."""
 
         def work(db: Db) -> list[bool]:
+            if len(group) == 1 and len(group[0].statements) == 2:
+                text, values = group[0].statements[1]  # a transaction by itself
+                return [db.execute(_given(text), values).rowcount > 0 or self._holds_now(db, group[0])]
             with db.pipeline():  # the server makes one transaction of all that is sent before a sync
                 sent = [
-                    [db.execute(_given(text), values) for text, values in writing.statements]
+                    [db.execute(_given(text), values) for text, values in writing.statements[1:]]
                     for writing in group
                 ]
-            return [holding.rowcount > 0 for holding, *_ in sent]
+            # Each statement changes something only if the token holds, so one that did answers the question. If none
+            # did, the token may have ceased to hold in between: that is found by the next write.
+            return [
+                any(cursor.rowcount > 0 for cursor in cursors) or self._holds_now(db, writing)
+                for writing, cursors in zip(group, sent, strict=True)
+            ]
 
         for writing, holds in zip(group, self._session.ask(work), strict=True):
             writing.end(holds=holds)
+
+    def _holds_now(self, db: Db, writing: Writing) -> bool:
+        text, token = writing.statements[0]
+        return db.execute(_given(text), token).fetchone() is not None
 
     def _ask(self, work: Callable[[Query], T]) -> T:
         return self._session.ask(lambda db: self._within(db, work, b"REPEATABLE READ, READ ONLY"))
@@ -129,6 +142,7 @@ def threads_there(dsn: str, workspace: str) -> list[str]:
         return [row[0] for row in db.execute(query, (workspace,))]
 
 
+@lru_cache(maxsize=256)
 def _given(text: str) -> bytes:
     return text.replace("?", "%s").encode()
 

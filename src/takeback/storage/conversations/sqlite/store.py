@@ -60,6 +60,10 @@ class SqliteConversations(TableConversations, at_fork.ConnectionHolder):
         return self._db
 
     def _commit(self, group: Sequence[Writing]) -> None:
+        if len(group) == 1 and len(group[0].statements) == 2:
+            self._commit_one(group[0])
+            return
+
         def work(query: Query) -> list[bool]:
             found, db = [], self._connection()
             for writing in group:
@@ -73,6 +77,20 @@ class SqliteConversations(TableConversations, at_fork.ConnectionHolder):
 
         for writing, holds in zip(group, self._alone(work), strict=True):
             writing.end(holds=holds)
+
+    def _commit_one(self, writing: Writing) -> None:
+        """Write one statement, which is a transaction by itself."""
+        holding, (text, values) = writing.statements
+        with self._use:
+            db = self._connection()
+            try:
+                before = db.total_changes()
+                db.execute(text, values)
+                holds = db.total_changes() > before or bool(db.execute(*holding).fetchall())
+            except apsw.Error as error:
+                raise _explained(error, self.path) from error
+        # A token that ceased to hold in between is found by the next write, and nothing was stored with it.
+        writing.end(holds=holds)
 
     def _ask(self, work: Callable[[Query], T]) -> T:
         return self._within("BEGIN", work)
