@@ -21,7 +21,8 @@ from agent_framework import (
 )
 
 from takeback.frameworks.agent_framework import TakebackCheckpointStorage, TakebackMiddleware
-from takeback.frameworks.agent_framework.middleware import UNKEPT, recorded, returned
+from takeback.frameworks.agent_framework.middleware import recorded, returned
+from takeback.frameworks.calling import UNKEPT
 from tests.frameworks import shop
 from tests.frameworks.agent_framework.agent import Scripted, made, said
 

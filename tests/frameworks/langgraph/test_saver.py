@@ -37,7 +37,7 @@ def test_it_conforms(serializer: str, store: str, server: Server, tmp_path: Path
 def test_it_serves_real_graphs(store: str, server: Server, tmp_path: Path) -> None:
     done = driven("langgraph", "tests.frameworks.langgraph.scenes", address(store, server), str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("passed ") == 16, done.stdout
+    assert done.stdout.count("passed ") == 17, done.stdout
 
 
 def test_what_a_killed_graph_had_stored_is_there(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from pydantic_ai.toolsets import FunctionToolset
 from pydantic_core import core_schema
 
 import takeback
+from takeback.frameworks.calling import UNKEPT
 from takeback.frameworks.pydantic_ai import Takeback
-from takeback.frameworks.pydantic_ai.capability import UNKEPT, recorded, returned
+from takeback.frameworks.pydantic_ai.capability import recorded, returned
 from tests.frameworks import shop
 from tests.frameworks.pydantic_ai.agent import answer
 
