@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -30,9 +32,18 @@ def python_of(framework: str) -> str:
     return done.stdout.strip()
 
 
+@cache
+def _home() -> str:
+    """A home for frameworks, some of which keep settings and keys there: not the developer's."""
+    made = tempfile.TemporaryDirectory(prefix="takeback-frameworks-")
+    atexit.register(made.cleanup)
+    return made.name
+
+
 def variables() -> dict[str, str]:
     """The variables of a process in such an environment. No framework reports to its makers from a test."""
     quiet = {
+        "HOME": _home(),
         "CREWAI_DISABLE_TELEMETRY": "true",
         "CREWAI_TRACING_ENABLED": "false",
         "LANGCHAIN_TRACING_V2": "false",
