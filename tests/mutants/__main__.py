@@ -61,6 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         "subjects", nargs="*", default=["core"], metavar="SUBJECT | FILE", help=", ".join(SUBJECTS)
     )
     parser.add_argument("-n", type=int, default=len(os.sched_getaffinity(0)), help="how many at a time")
+    parser.add_argument("-v", action="store_true", help="name the test that finds each")
     chosen = parser.parse_args(arguments)
     wrong = 0
     for name in chosen.subjects:
@@ -68,19 +69,21 @@ def main(arguments: Sequence[str]) -> int:
         if subject is None:
             parser.error(f"{name} is neither a subject nor a file of one")
         workers = 1 if subject.one_by_one else chosen.n
-        wrong += _judged(subject, subject.files if name in SUBJECTS else (name,), workers)
+        wrong += _judged(subject, subject.files if name in SUBJECTS else (name,), workers, verbose=chosen.v)
     return 1 if wrong else 0
 
 
-def _judged(subject: Subject, files: Sequence[str], workers: int) -> int:
+def _judged(subject: Subject, files: Sequence[str], workers: int, *, verbose: bool) -> int:
     """Try every fault of these files, say what is to be looked at, and return how many that are."""
     places = [SOURCE / file for file in files]
     paths = [p for place in places for p in (sorted(place.rglob("*.py")) if place.is_dir() else [place])]
     every = [mutant for path in paths for mutant in mutants(path)]
     results: dict[Mutant, str] = {}
 
-    def tell(mutant: Mutant, result: str) -> None:
+    def tell(mutant: Mutant, result: str, by: str) -> None:
         results[mutant] = result
+        if verbose:
+            _say(f"{result}: {_file(mutant)}:{mutant.line} {mutant.key}{by and f' by {by}'}")
         if result == LIVES and mutant.key not in listed().get(_file(mutant), ()):
             _say(f"these tests let it live: {_file(mutant)}:{mutant.line} {mutant.key}")
         if len(results) % 100 == 0:

@@ -39,7 +39,9 @@ FOUND, LIVES, HANGS, ELSEWHERE = "found", "lives", "hangs", "not in a function"
 class Inside:
     """A plugin of pytest that runs the collected tests for each fault instead of once."""
 
-    def __init__(self, every: Sequence[Mutant], workers: int, tell: Callable[[Mutant, str], None]) -> None:
+    def __init__(
+        self, every: Sequence[Mutant], workers: int, tell: Callable[[Mutant, str, str], None]
+    ) -> None:
         self.every, self.workers, self.tell = every, workers, tell
         self.texts = {mutant.path: mutant.path.read_bytes() for mutant in every}
         self.failed: list[str] = []
@@ -98,13 +100,14 @@ class Inside:
     def _try_all(self, items: list[pytest.Item]) -> None:
         functions = _functions({str(mutant.path) for mutant in self.every})
         running: dict[int, tuple[Mutant, float]] = {}
+        base: Path = items[0].config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         for number, mutant in enumerate(self.every):
             while len(running) >= self.workers:
-                self._one_ends(running)
+                self._one_ends(running, base)
             others = list(_changed(mutant, self.texts[mutant.path], functions))
             chosen = self._chosen(mutant, items)
             if not others or not chosen:
-                self.tell(mutant, LIVES if others else ELSEWHERE)
+                self.tell(mutant, LIVES if others else ELSEWHERE, "")
                 continue
             child = os.fork()
             if not child:
@@ -112,7 +115,7 @@ class Inside:
             seconds = sum(self.seconds[item.nodeid] for item in chosen)
             running[child] = mutant, time.monotonic() + LIMIT_WAITING_S + 3 * seconds
         while running:
-            self._one_ends(running)
+            self._one_ends(running, base)
 
     def _chosen(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
         file = str(mutant.path)
@@ -151,10 +154,11 @@ class Inside:
                 if self.failed:
                     break
             code = 1 if self.failed else 0
+            (factory._basetemp / FOUND).write_text("".join(self.failed), encoding="utf-8")
         finally:
             os._exit(code)
 
-    def _one_ends(self, running: dict[int, tuple[Mutant, float]]) -> None:
+    def _one_ends(self, running: dict[int, tuple[Mutant, float]], base: Path) -> None:
         while True:
             for child, (mutant, until) in running.items():
                 late = time.monotonic() > until
@@ -166,7 +170,9 @@ class Inside:
                     code = os.waitstatus_to_exitcode(status)
                     if code == BROKEN:
                         raise RuntimeError(f"the tests could not even begin with this fault: {mutant.key}")
-                    self.tell(mutant, LIVES if code == 0 else FOUND if code == 1 else HANGS)
+                    note = base / f"mutant-{self.every.index(mutant)}" / FOUND
+                    by = note.read_text(encoding="utf-8") if note.exists() else ""
+                    self.tell(mutant, LIVES if code == 0 else FOUND if code == 1 else HANGS, by)
                     return
             time.sleep(0.005)
 
@@ -236,10 +242,13 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def try_inside(
-    every: Sequence[Mutant], tests: Sequence[str], workers: int, tell: Callable[[Mutant, str], None]
+    every: Sequence[Mutant], tests: Sequence[str], workers: int, tell: Callable[[Mutant, str, str], None]
 ) -> None:
-    """Tell of each fault whether these tests find it."""
+    """Tell of each fault whether these tests find it, and the first that does."""
     plugin = Inside(every, workers, tell)
-    code = pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], plugins=[plugin])
+    # Forks and collections of garbage find what tests left open; that is not what is asked here.
+    quiet = ("-W", "ignore::pytest.PytestUnraisableExceptionWarning", "-W", "ignore::ResourceWarning")
+    options = ("-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", *quiet)
+    code = pytest.main([*options, *tests], plugins=[plugin])
     if plugin.failed or code != pytest.ExitCode.OK:
         sys.exit(f"without any fault, these tests fail: {' '.join(plugin.failed) or tests}")
