@@ -19,6 +19,7 @@ from takeback.core.lifecycle import Life
 from takeback.core.rollback import Verdict
 from takeback.testing.crash import child_environment
 from tests.runs.scene import Scene, items, made
+from tests.runs.service import ask
 from tests.threads.desk import begun, booked, write
 
 
@@ -109,6 +110,50 @@ def test_it_goes_on_after_a_commit(scene: Scene) -> None:
         assert thread.rollback(to="m1").verdict is Verdict.CLEAN
     assert items() == {} and thread.memory == {}
     assert len(scene.tb.history.runs) == 1
+
+
+def paid(thread: takeback.Thread, item: str) -> None:
+    asked = thread.begin("pay", {"item": item}, call_id="p1", effect="irreversible")
+    assert isinstance(asked, takeback.Ask)
+    granted = asked.grant(by="me")
+    assert isinstance(granted, takeback.Action)
+    with granted:
+        ask("book", item=item)
+
+
+def test_going_back_once_more_names_what_stays_and_passes_over_it(scene: Scene) -> None:
+    """An adapter shortens its conversation after the second time: that must not look as if nothing had stayed."""
+    thread = scene.tb.thread(key="T", approvals="host")
+    with thread.turn("m1"):
+        booked(thread, "room", call_id="c1")
+    with thread.turn("m2") as second:
+        paid(thread, "rent")
+        write(thread, scene.root / "made", "w1")
+    with pytest.raises(takeback.RollbackIncomplete, match="kept pay") as raised:
+        thread.go_back(second)
+    assert "go back once more to shorten it" in raised.value.hint
+    assert scene.read("made") is None and items() == {"room": 1, "rent": 1}
+    for _ in range(2):
+        again = thread.go_back(None)
+        assert again.verdict is Verdict.PARTIAL and "kept pay" in str(again)
+    # The first call stands, and what was left before it is another matter.
+    assert items() == {"room": 1, "rent": 1}
+    booked(thread, "attic", call_id="c2")
+    assert thread.go_back(None).verdict is Verdict.NOTHING
+
+
+def test_a_handler_that_fails_is_tried_again_when_a_thread_goes_back_once_more(scene: Scene) -> None:
+    thread = scene.tb.thread(key="T")
+    booked(thread, "attic", call_id="c1")
+    ask("fail", operation="cancel", item="attic")
+    for _ in range(2):
+        (first,) = thread.actions()
+        with pytest.raises(takeback.RollbackIncomplete, match="failed book") as raised:
+            thread.go_back(first)
+        assert "is tried again" in raised.value.hint and "shorten" not in raised.value.hint
+    ask("heal")
+    (first,) = thread.actions()
+    assert thread.go_back(first).verdict is Verdict.CLEAN and items() == {}
 
 
 def test_what_is_deferred_waits_for_the_commit(scene: Scene) -> None:

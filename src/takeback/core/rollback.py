@@ -268,7 +268,7 @@ class Verdict(StrEnum):
     """The whole of a rollback in one word.
 
     Clean means that every item was verified against the world and every effect is known. Unknown means that every
-    item was verified, but an action that was taken back may have done more, elsewhere.
+    item was verified, but an action that was taken back may have done more, elsewhere or by a change that was kept.
     """
 
     CLEAN = "clean"
@@ -282,7 +282,7 @@ _OPEN = {Did.CONFLICT, Did.FAILED, Did.UNVERIFIABLE}
 
 
 def judge(items: Iterable[Item], unknown: Collection[str] = ()) -> Verdict:
-    """Return the verdict on a completed rollback. `unknown` are actions that may have done more, elsewhere."""
+    """Return the verdict on a completed rollback. `unknown` are actions that may have done more."""
     every = list(items)
     if any(item.did in _OPEN or not item.verified for item in every):
         return Verdict.PARTIAL
@@ -303,6 +303,24 @@ def unknown_among(history: History, kind: RollbackKind, of: Iterable[str]) -> tu
     shared = [maker for id in chosen for entry in history.live(id) for maker in _makers(entry)]
     every = [history.actions[id] for id in dict.fromkeys((*chosen, *shared))]
     return tuple(action.id for action in every if action.is_unknown and not history.is_undone(action.id))
+
+
+def doubtful_among(
+    history: History, kind: RollbackKind, of: Iterable[str], kept: Collection[Target]
+) -> tuple[str, ...]:
+    """Return the actions of an undo that may have made a change that it keeps: it is unknown whose it is."""
+    if kind is not RollbackKind.UNDO or not kept:
+        return ()
+    chosen = [id for id in of if id in history.actions]
+    every = frozenset(chosen)
+    return tuple(
+        id
+        for id in chosen
+        if any(
+            entry.target in kept and (history.actions[id].unsure or _doubt(entry, every))
+            for entry in history.live(id)
+        )
+    )
 
 
 def passed_over(history: History, of: Collection[str]) -> tuple[RecordedAction, ...]:

@@ -120,13 +120,18 @@ def _elsewhere(history: History, report: RollbackReport) -> list[str]:
 
 
 def _unknown(history: History, report: RollbackReport) -> list[str]:
-    """Return a line about actions that may have done more than looking can find."""
-    if not report.unknown:
-        return []
-    names = [f"{one_line(history.actions[id].name, 60)} ({id})" for id in report.unknown[:UNKNOWN_SHOWN]]
-    left = len(report.unknown) - len(names)
-    every = ", ".join([*names, *([f"{left:,} more"] if left else [])])
-    return [f"  {paint('unknown'.ljust(10), bold=True)} whether {every} did anything elsewhere"]
+    """Return lines about actions that may have done more than what was taken back."""
+    head = f"  {paint('unknown'.ljust(10), bold=True)} whether"
+    lines = [f"{head} {_few(history, report.doubtful)} changed what was kept"] if report.doubtful else []
+    if report.unknown:
+        lines.append(f"{head} {_few(history, report.unknown)} did anything elsewhere")
+    return lines
+
+
+def _few(history: History, of: Sequence[str]) -> str:
+    names = [f"{one_line(history.actions[id].name, 60)} ({id})" for id in of[:UNKNOWN_SHOWN]]
+    left = len(of) - len(names)
+    return ", ".join([*names, *([f"{left:,} more"] if left else [])])
 
 
 def _more_of_it(history: History, report: RollbackReport) -> list[str]:

@@ -94,6 +94,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
     """Later actions that were skipped: they may have changed something that is now unreachable."""
     unknown: tuple[str, ...] = ()
     """Actions that may have had more effects elsewhere than this report lists."""
+    doubtful: tuple[str, ...] = ()
+    """Actions that may have made a change that was kept: it is unknown whose it is."""
     beyond: tuple[str, ...] = ()
     """Later actions that did something irreversible elsewhere and changed nothing here."""
     unsettled: tuple[str, ...] = ()
@@ -151,7 +153,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
     def _elsewhere(self) -> str:
         stays = f" What {_names(self.beyond)} did elsewhere stays." if self.beyond else ""
         unknown = f" Unknown: whether {_names(self.unknown)} did anything elsewhere." if self.unknown else ""
-        return stays + unknown
+        doubt = f" Unknown: whether {_names(self.doubtful)} changed what was kept." if self.doubtful else ""
+        return stays + doubt + unknown
 
     @property
     def achieved(self) -> list[ReportItem]:
@@ -183,7 +186,7 @@ class RollbackReport(msgspec.Struct, frozen=True):
             "verdict": self.verdict.value,
             "preview": self.preview,
             "finished_earlier": self.finished_earlier,
-            "unknown": list(self.unknown),
+            "unknown": list(dict.fromkeys((*self.doubtful, *self.unknown))),
             "items": [item.data() for item in self.items],
             **({"passed_over": list(self.passed)} if self.passed else {}),
             **({"unsettled": list(self.unsettled)} if self.unsettled else {}),
@@ -199,6 +202,7 @@ def of_plan(
     preview: bool,
     choices: tuple[str, ...] = (),
     unknown: tuple[str, ...] = (),
+    doubtful: tuple[str, ...] = (),
 ) -> RollbackReport:
     """Return the report of a plan that was not carried out. `minor` says which targets follow from others."""
     stopped = bool(plan.conflicts) and not preview
@@ -219,12 +223,20 @@ def of_plan(
         verdict = Verdict.CONFLICT
     elif any(item.do is Do.LEAVE for item in plan.items):
         verdict = Verdict.PARTIAL
-    elif unknown:
+    elif unknown or doubtful:
         verdict = Verdict.UNKNOWN
     elif not any(item.changes_something for item in plan.items):
         verdict = Verdict.NOTHING
     return RollbackReport(
-        "", kind, plan.of, verdict, items, preview=preview, choices=choices, unknown=unknown
+        "",
+        kind,
+        plan.of,
+        verdict,
+        items,
+        preview=preview,
+        choices=choices,
+        unknown=unknown,
+        doubtful=doubtful,
     )
 
 

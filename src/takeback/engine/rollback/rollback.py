@@ -24,6 +24,7 @@ from takeback.core.rollback import (
     OnConflict,
     Planned,
     RollbackPlan,
+    doubtful_among,
     judge,
     passed_over,
     plan_rollback,
@@ -295,8 +296,17 @@ class Rollbacks:
         choices: tuple[str, ...] = (),
     ) -> RollbackReport:
         says, follows = self._says, self.tracker.follows
-        unknown = unknown_among(self.ledger.history, kind, plan.of)
-        report = of_plan(plan, kind.value, says, follows, preview=preview, choices=choices, unknown=unknown)
+        history, kept = self.ledger.history, {i.target for i in plan.items if i.do is Do.KEEP}
+        report = of_plan(
+            plan,
+            kind.value,
+            says,
+            follows,
+            preview=preview,
+            choices=choices,
+            unknown=unknown_among(history, kind, plan.of),
+            doubtful=doubtful_among(history, kind, plan.of, kept),
+        )
         if preview or plan.conflicts:
             return report
         if not plan.items and not even_nothing:
@@ -339,7 +349,9 @@ class Rollbacks:
     ) -> RollbackReport:
         swapped: dict[Target, Swapped] = {}
         begun_at = began.marks if finished_earlier else ()
-        unknown = unknown_among(self.ledger.history, began.kind, began.of)
+        history, kept = self.ledger.history, {i.target for i in began.items if i.did is e.Did.KEPT}
+        unknown = unknown_among(history, began.kind, began.of)
+        doubtful = doubtful_among(history, began.kind, began.of, kept)
         for resource, swaps in rollback_items.in_order(self.tracker.resources.values(), began):
             if resource.traits.external:
                 swapped.update(self._one_by_one(id, began, resource, swaps))
@@ -363,10 +375,11 @@ class Rollbacks:
             id,
             kind,
             began.of,
-            judge(items, unknown),
+            judge(items, (*unknown, *doubtful)),
             shown,
             finished_earlier=finished_earlier,
             unknown=unknown,
+            doubtful=doubtful,
         )
 
     def _shown(self, item: e.Item, change: Change | None) -> ReportItem:
