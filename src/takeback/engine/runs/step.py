@@ -40,10 +40,12 @@ class Occurrences:
     def __init__(self) -> None:
         self._counts = CountTable()
         self._counting = threading.Lock()
+        self.has_counted = False
 
     def __call__(self, intent: bytes) -> int:
         """Count one more occurrence, and return its number. Locked, so that threads do not get the same number."""
         with self._counting:
+            self.has_counted = True
             return self._counts.add(intent)
 
 

@@ -144,6 +144,11 @@ class Thread(Answers, AlsoAsync["Thread"]):
         self._open()
         return self._context.id
 
+    @property
+    def is_idle(self) -> bool:
+        """True if another object for the same thread would do: this one has begun no open call and counts none."""
+        return not self._open_here.begun and not self._nth.has_counted
+
     # The block
 
     def __enter__(self) -> Thread:
