@@ -369,7 +369,9 @@ def test_actions_that_may_have_changed_what_an_undo_keeps_are_named() -> None:
     among = partial(doubtful_among, story.history)
     assert among(UNDO, every, kept) == (doubtful,), "what all who share it are taken back for is in no doubt"
     assert among(UNDO, [shared], kept) == (shared,) and among(UNDO, [sure], kept) == (sure,)
-    assert among(UNDO, [sure], {a("f")}) == (), "somebody else changed it later: whose its change was is no doubt"
+    assert among(UNDO, [sure], {a("f")}) == (), (
+        "somebody else changed it later: whose its change was is no doubt"
+    )
     assert among(UNDO, every, {a("g")}) == among(UNDO, every, ()) == among(REDO, every, kept) == ()
     unsure = story.tell(ActionBegan("tool", Effect.RESTORABLE)).id
     change = Change(a("j"), version(""), version("1"))

@@ -48,7 +48,7 @@ def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
         if not process.stdin.closed:
             process.stdin.close()
-        process.wait(10)
+        process.wait(60)
 
 
 def test_the_holder_may_take_it_again(path: Path) -> None:

@@ -189,7 +189,10 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
             rf"(?![/*]){_GIVEN}"
         ),
     ),
-    (("net ", "net.exe"), rf"(?i)((?:^|[|;&(\n])\s*net(?:\.exe)?\s+user[ \t]+[^\s/]\S*[ \t]+)(?![/*]){_GIVEN}"),
+    (
+        ("net ", "net.exe"),
+        rf"(?i)((?:^|[|;&(\n])\s*net(?:\.exe)?\s+user[ \t]+[^\s/]\S*[ \t]+)(?![/*]){_GIVEN}",
+    ),
     (
         ("pulumi",),
         rf"(\bpulumi\s+config\s+set\b(?=[^|;&\n]{{0,200}}--secret)[ \t]+{_OPTIONS}[^\s-]\S*[ \t]+{_OPTIONS}){_GIVEN}",
