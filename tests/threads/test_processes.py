@@ -45,7 +45,7 @@ def test_killed_around_the_effect_it_happens_once(scene: Scene, place: str) -> N
     assert made("room") == 1 and items() == {"room": 1}
     thread = scene.tb.thread(key="T")
     assert [action.outcome for action in thread.actions()][-1] == "done"
-    # Whether the human or a process of the call changed the plan after the kill is unknown: it stays, and so it is said.
+    # Whether the human or a process of the call changed the plan after the kill is unknown: it stays, as is said.
     report = thread.rollback()
     in_doubt = [item.target.said for item in report.items if item.why == IN_DOUBT]
     assert report.verdict is (Verdict.UNKNOWN if in_doubt else Verdict.CLEAN)
