@@ -491,10 +491,10 @@ class Thread(Answers, AlsoAsync["Thread"]):
                 self._ledger.append(ended, self.id)
         return report
 
-    def go_back(self, first: Turn | Action | None) -> RollbackReport:
+    def go_back(self, first: Turn | Action | str | None) -> RollbackReport:
         """Take back what was done from a turn or call on, for an adapter that shortens its conversation afterwards.
 
-        Pass None if no call stands after the place in the conversation. Then the report names what an earlier
+        `first` is what `rollback` takes. Pass None if no call stands after the place in the conversation. Then the report names what an earlier
         rollback could not take back there, and nothing is raised for that: going back once more passes over it.
         """
         if first is not None:
@@ -506,7 +506,7 @@ class Thread(Answers, AlsoAsync["Thread"]):
             return report
 
     def _first_left(self) -> str:
-        """Return the first call after the last one that stands that a rollback had to leave; empty if there is none."""
+        """Return the first call that a rollback had to leave, after the last one that stands; empty if there is none."""
         history, left = self._recorder().history(), ""
         for id in reversed(history.runs[self.id].actions):
             if _is_call(history, history.actions[id]):
@@ -541,7 +541,7 @@ class Thread(Answers, AlsoAsync["Thread"]):
         """Do what `rollback` does, without blocking the event loop."""
         return await uncancelled(lambda: self.rollback(to, preview=preview, on_conflict=on_conflict))
 
-    async def ago_back(self, first: Turn | Action | None) -> RollbackReport:
+    async def ago_back(self, first: Turn | Action | str | None) -> RollbackReport:
         """Do what `go_back` does, without blocking the event loop."""
         return await uncancelled(lambda: self.go_back(first))
 
