@@ -494,8 +494,9 @@ class Thread(Answers, AlsoAsync["Thread"]):
     def go_back(self, first: Turn | Action | str | None) -> RollbackReport:
         """Take back what was done from a turn or call on, for an adapter that shortens its conversation afterwards.
 
-        `first` is what `rollback` takes. Pass None if no call stands after the place in the conversation. Then the report names what an earlier
-        rollback could not take back there, and nothing is raised for that: going back once more passes over it.
+        `first` is what `rollback` takes. Pass None if no call stands after the place in the conversation. Then the
+        report names what an earlier rollback could not take back there, and nothing is raised for that: going back
+        once more passes over it.
         """
         if first is not None:
             return self.rollback(to=first)
@@ -506,7 +507,7 @@ class Thread(Answers, AlsoAsync["Thread"]):
             return report
 
     def _first_left(self) -> str:
-        """Return the first call that a rollback had to leave, after the last one that stands; empty if there is none."""
+        """Return the first call that a rollback had to leave, after the last one that stands; empty without any."""
         history, left = self._recorder().history(), ""
         for id in reversed(history.runs[self.id].actions):
             if _is_call(history, history.actions[id]):
