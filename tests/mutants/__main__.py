@@ -29,6 +29,7 @@ class Subject:
 
     files: tuple[str, ...]
     tests: tuple[str, ...]
+    one_by_one: bool = False  # they share a service, which each test empties
 
 
 SUBJECTS = {
@@ -42,6 +43,7 @@ SUBJECTS = {
             "tests/threads",
             "tests/resources/sqlite",
         ),
+        one_by_one=True,
     ),
     "restore": Subject(
         ("resources/files/put_back/restore.py", "system/exchange.py"),
@@ -64,6 +66,8 @@ def main(arguments: Sequence[str]) -> int:
         "subjects", nargs="*", default=["core"], metavar="SUBJECT | FILE", help=", ".join(SUBJECTS)
     )
     parser.add_argument("-n", type=int, default=len(os.sched_getaffinity(0)), help="how many at a time")
+    parser.add_argument("-k", default="", metavar="TEXT", help="try only faults that are called so")
+    parser.add_argument("-t", "--tests", action="append", help="these tests instead of those of the subject")
     parser.add_argument("-v", action="store_true", help="name the test that finds each")
     chosen = parser.parse_args(arguments)
     wrong = 0
@@ -71,16 +75,19 @@ def main(arguments: Sequence[str]) -> int:
         subject = SUBJECTS.get(name) or next((s for s in SUBJECTS.values() if name.startswith(s.files)), None)
         if subject is None:
             parser.error(f"{name} is neither a subject nor a file of one")
+        if chosen.tests:
+            subject = Subject(subject.files, tuple(chosen.tests))
+        workers = 1 if subject.one_by_one else chosen.n
         files = subject.files if name in SUBJECTS else (name,)
-        wrong += _judged(subject, files, chosen.n, verbose=chosen.v)
+        wrong += _judged(subject, files, workers, chosen.k, verbose=chosen.v)
     return 1 if wrong else 0
 
 
-def _judged(subject: Subject, files: Sequence[str], workers: int, *, verbose: bool) -> int:
+def _judged(subject: Subject, files: Sequence[str], workers: int, called: str, *, verbose: bool) -> int:
     """Try every fault of these files, say what is to be looked at, and return how many that are."""
     places = [SOURCE / file for file in files]
     paths = [p for place in places for p in (sorted(place.rglob("*.py")) if place.is_dir() else [place])]
-    every = [mutant for path in paths for mutant in mutants(path)]
+    every = [mutant for path in paths for mutant in mutants(path) if called in mutant.key]
     results: dict[Mutant, str] = {}
 
     def tell(mutant: Mutant, result: str, by: str) -> None:
@@ -104,11 +111,11 @@ def _judged(subject: Subject, files: Sequence[str], workers: int, *, verbose: bo
     for name in sorted(living.keys() - known):
         print(f"lives: {name[0]}:{living[name].line} {name[1]}")
     stale = {name for name in known - living.keys() if name[0] in {_file(mutant) for mutant in every}}
-    for file, key in sorted(stale):
+    for file, key in sorted(() if called else stale):
         print(f"is listed as equivalent and does not live: {file} {key}")
     for mutant in (m for m in every if results[m] == HANGS):
         print(f"found, for it ran into the limit of time: {_file(mutant)}:{mutant.line} {mutant.key}")
-    wrong = len(living.keys() - known) + len(stale)
+    wrong = len(living.keys() - known) + (0 if called else len(stale))
     found, explained = len(every) - len(alive), len(living.keys() & known)
     print(f"{len(every)} faults, {found} found, {explained} explained, {wrong} to look at")
     return wrong
