@@ -393,7 +393,7 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("heroku", "dokku", "setenv", "convox", "supabase", "railway", "firebase"),
         (
-            r"(\b(?:(?:heroku|dokku)\s+config:(?:set|add)|eb\s+setenv|convox\s+env\s+set|supabase\s+secrets\s+set"
+            r"(\b(?:(?:heroku|dokku)\s+(?:-\S+\s+\S+\s+){0,3}config:(?:set|add)|eb\s+setenv|convox\s+env\s+set|supabase\s+secrets\s+set"
             rf"|railway\s+variables\s+(?:--)?set|firebase\s+functions:config:set)[ \t]+){_REST}"
         ),
     ),
@@ -402,19 +402,27 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("printf",),
         (
-            rf"(?i)(\bprintf[ \t]+{_OPTIONS}(?:'[^'\n]{{0,120}}?{_NAME}[^'\w]{{1,4}}%[^']*'"
+            rf"(?i)(\bprintf[ \t]+(?:-v[ \t]+\w+[ \t]+)?{_OPTIONS}(?:\$?'[^'\n]{{0,120}}?{_NAME}[^'\w]{{1,4}}%[^']*'"
             rf"|\"[^\"\n]{{0,120}}?{_NAME}[^\"\w]{{1,4}}%[^\"]*\"|{_NAME}=%\S*)[ \t]+)"
             rf"{_GIVEN}(?:[ \t]+{_GIVEN})*"
         ),
     ),
     (
-        ("net use",),
+        ("printf",),
+        rf"(?i)(\bprintf[ \t]+{_OPTIONS}[\"']%s[^\"'\w]{{1,4}}%s[^\"']{{0,9}}[\"'][ \t]+{_NAME}[ \t]+){_GIVEN}",
+    ),
+    (
+        ("net ", "net.exe"),
         (
-            r"(\bnet\s+use[ \t]+(?:(?:\*|\w:)[ \t]+)?[\"']?(?:\\\\|//)\S+[ \t]+(?:/\S+[ \t]+){0,5})"
+            r"(?i)(\bnet(?:\.exe)?\s+use[ \t]+(?:(?:\*|\w:)[ \t]+)?"
+            r"(?:\"(?:\\\\|//)[^\"]+\"|[\"']?(?:\\\\|//)\S+)[ \t]+(?:/\S+[ \t]+){0,5})"
             rf"(?![/*]){_GIVEN}"
         ),
     ),
-    (("net user",), rf"((?:^|[|;&(\n])\s*net\s+user[ \t]+[^\s/]\S*[ \t]+)(?![/*]){_GIVEN}"),
+    (
+        ("net ", "net.exe"),
+        rf"(?i)((?:^|[|;&(\n])\s*net(?:\.exe)?\s+user[ \t]+[^\s/]\S*[ \t]+)(?![/*]){_GIVEN}",
+    ),
     (
         ("pulumi",),
         rf"(\bpulumi\s+config\s+set\b(?=[^|;&\n]{{0,200}}--secret)[ \t]+{_OPTIONS}[^\s-]\S*[ \t]+{_OPTIONS}){_GIVEN}",
