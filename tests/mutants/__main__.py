@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         "subjects", nargs="*", default=["core"], metavar="SUBJECT | FILE", help=", ".join(SUBJECTS)
     )
     parser.add_argument("-n", type=int, default=len(os.sched_getaffinity(0)), help="how many at a time")
-    parser.add_argument("-k", default="", metavar="TEXT", help="try only faults that are called so")
+    parser.add_argument("-k", action="append", metavar="TEXT", help="try only faults that are called so")
     parser.add_argument("-t", "--tests", action="append", help="these tests instead of those of the subject")
     parser.add_argument("-v", action="store_true", help="name the test that finds each")
     chosen = parser.parse_args(arguments)
@@ -79,15 +79,22 @@ def main(arguments: Sequence[str]) -> int:
             subject = Subject(subject.files, tuple(chosen.tests))
         workers = 1 if subject.one_by_one else chosen.n
         files = subject.files if name in SUBJECTS else (name,)
-        wrong += _judged(subject, files, workers, chosen.k, verbose=chosen.v)
+        wrong += _judged(subject, files, workers, chosen.k or (), verbose=chosen.v)
     return 1 if wrong else 0
 
 
-def _judged(subject: Subject, files: Sequence[str], workers: int, called: str, *, verbose: bool) -> int:
+def _judged(
+    subject: Subject, files: Sequence[str], workers: int, called: Sequence[str], *, verbose: bool
+) -> int:
     """Try every fault of these files, say what is to be looked at, and return how many that are."""
     places = [SOURCE / file for file in files]
     paths = [p for place in places for p in (sorted(place.rglob("*.py")) if place.is_dir() else [place])]
-    every = [mutant for path in paths for mutant in mutants(path) if called in mutant.key]
+    every = [
+        mutant
+        for path in paths
+        for mutant in mutants(path)
+        if not called or any(text in mutant.key for text in called)
+    ]
     results: dict[Mutant, str] = {}
 
     def tell(mutant: Mutant, result: str, by: str) -> None:
