@@ -199,14 +199,11 @@ def test_an_undo_of_what_was_compacted_is_refused_however_it_is_named(desk: Desk
     history = desk.tb.history
     whole = {id: not history.actions[id].compacted_us for id in history.runs[run.id].actions}
     assert sorted(whole.values()) == [False, True], "the last look at the folder stays, with what it found"
-    ways: list[tuple[list[str], dict[str, str]]] = [
-        ([run.id], {}),
-        ([], {"to": checkpoint}),
-        ([], {"agent": "ann"}),
-    ]
-    for named, how in ways:
+    undo = desk.tb.undo
+    ways = (lambda: undo(run.id), lambda: undo(to=checkpoint), lambda: undo(agent="ann"))
+    for way in ways:
         with pytest.raises(ConflictError, match="removed from the history by gc"):
-            desk.tb.undo(*named, **how)  # type: ignore[arg-type]
+            way()
     assert desk.read("plan") == desk.read("later") == "by ann"
     # What is known in full is taken back.
     assert desk.tb.undo().verdict is Verdict.CLEAN
