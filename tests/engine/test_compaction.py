@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -200,7 +200,11 @@ def test_an_undo_of_what_was_compacted_is_refused_however_it_is_named(desk: Desk
     whole = {id: not history.actions[id].compacted_us for id in history.runs[run.id].actions}
     assert sorted(whole.values()) == [False, True], "the last look at the folder stays, with what it found"
     undo = desk.tb.undo
-    ways = (lambda: undo(run.id), lambda: undo(to=checkpoint), lambda: undo(agent="ann"))
+    ways: tuple[Callable[[], object], ...] = (
+        lambda: undo(run.id),
+        lambda: undo(to=checkpoint),
+        lambda: undo(agent="ann"),
+    )
     for way in ways:
         with pytest.raises(ConflictError, match="removed from the history by gc"):
             way()
