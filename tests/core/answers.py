@@ -11,7 +11,7 @@ from takeback.core.change import OF_PATHS, Target
 from takeback.core.entities import ManyEntries
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.core.postings import Flag, ListedIds
+from takeback.core.postings import Flag, IdsInRun
 from takeback.core.rollback import passed_over
 from takeback.errors import UsageError
 
@@ -24,7 +24,7 @@ def plain(value: Any) -> Any:
         return {repr(plain(key)): plain(item) for key, item in value.items()}
     if isinstance(value, set):
         return sorted(repr(plain(item)) for item in value)
-    if isinstance(value, list | tuple | ListedIds | ManyEntries):
+    if isinstance(value, list | tuple | IdsInRun | ManyEntries):
         return [plain(item) for item in value]
     return value
 

@@ -111,7 +111,8 @@ def shared_in(action: str, record: Record) -> Iterator[Entry]:
 
 
 def _made(action: RecordedAction, record: Record) -> None:
-    action.made.extend(made_in(action.id, record))
+    if changes_of(record):  # most records tell of none
+        action.made.extend(made_in(action.id, record))
 
 
 def _ended(action: RecordedAction, record: Record, event: ActionEnd) -> str:

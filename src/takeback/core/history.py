@@ -608,7 +608,9 @@ class History(WhatStands):
         """Note the changes that a record tells of, under each target."""
         self._reflag[action.id] = None
         changes = folds.changes_of(record)
-        if changes and action.is_tool:
+        if not changes:
+            return
+        if action.is_tool:
             self._post(record, every(Topic.CHANGES))
         posted: set[int] = set()
         for change in changes:

@@ -220,10 +220,10 @@ class Postings:
         earlier = index.size(key, self.position) if index else 0
         return earlier + len(self.since.get(key, ()))
 
-    def newest(self, key: int) -> Iterator[int]:
-        """Yield the records of a topic, the latest first."""
+    def newest(self, key: int, of_run: str = "") -> Iterator[int]:
+        """Yield the records of a topic, the latest first; `of_run` as in `seqs`."""
         yield from reversed(self.since.get(key, ()))
-        if index := self._earlier:
+        if self._reaches(of_run) and (index := self._earlier):
             yield from self._known(index.newest(key))
 
     def highest(self, key: int) -> Iterator[int]:
@@ -311,25 +311,26 @@ class RecalledValues(ValuesView[T]):
         return (self._things[id] for id in reversed(self._things))
 
 
-class ListedIds(Sequence[str]):
-    """The ids of the things under a topic, in order, asked of the postings each time: there may be very many."""
+class IdsInRun(Sequence[str]):
+    """The ids of the things of a run, in order, asked of the postings each time: there may be very many."""
 
-    def __init__(self, postings: Postings, kind: str, key: int) -> None:
+    def __init__(self, postings: Postings, kind: str, topic: Topic, run: str) -> None:
         self._postings = postings
         self._kind = kind
-        self._key = key
+        self._run = run
+        self._key = numbered(topic, run)
 
     def __iter__(self) -> Iterator[str]:
         return (ids.make(self._kind, seq) for seq in self._postings.after(self._key))
 
     def __reversed__(self) -> Iterator[str]:
-        return (ids.make(self._kind, seq) for seq in self._postings.newest(self._key))
+        return (ids.make(self._kind, seq) for seq in self._postings.newest(self._key, self._run))
 
     def __len__(self) -> int:
-        return self._postings.size(self._key)
+        return self._postings.size(self._key, self._run)
 
     def __bool__(self) -> bool:
-        return next(self._postings.newest(self._key), None) is not None
+        return next(self._postings.newest(self._key, self._run), None) is not None
 
     def __contains__(self, id: object) -> bool:
         if not isinstance(id, str) or id[:1] != self._kind or not ids.is_id(id):

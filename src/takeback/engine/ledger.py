@@ -83,10 +83,11 @@ class Ledger:
         """Read what other processes appended, and return the history."""
         with self._lock:
             self._begin()
-            while ended := self._catch_up(self.history, self._index):
-                self._begin_again(ended)
-            if self._unindexed >= UNINDEXED_MAX:
-                self._write_index()
+            if self.journal.head().count > self.history.seq:  # seldom: most others only read
+                while ended := self._catch_up(self.history, self._index):
+                    self._begin_again(ended)
+                if self._unindexed >= UNINDEXED_MAX:
+                    self._write_index()
             self.history.trim(AT_HAND_MAX)
             return self.history
 
@@ -250,7 +251,7 @@ def _write(history: History, index: KeptIndex | None) -> None:
 
 
 def _names_content(event: Event) -> bool:
-    return any(getattr(event, word, None) for word in NAMING)
+    return any(getattr(event, word) for word in _fields_of(type(event), NAMING))
 
 
 def _is_commit(event: Event) -> bool:
@@ -269,7 +270,7 @@ def _as_text(words: str) -> str:
 
 def _without_secrets(event: Event) -> Event:
     """Return the event with secrets redacted: messages of errors may contain the password of a database."""
-    said = {word: text for word in _words_of(type(event)) if (text := getattr(event, word))}
+    said = {word: text for word in _fields_of(type(event), WORDS) if (text := getattr(event, word))}
     if not said:
         return event
     shown = {word: redact(_as_text(text)) for word, text in said.items()}
@@ -277,5 +278,5 @@ def _without_secrets(event: Event) -> Event:
 
 
 @functools.cache
-def _words_of(kind: type) -> tuple[str, ...]:
-    return tuple(word for word in WORDS if word in kind.__struct_fields__)  # type: ignore[attr-defined]
+def _fields_of(kind: type, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if name in kind.__struct_fields__)  # type: ignore[attr-defined]
