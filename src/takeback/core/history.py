@@ -19,7 +19,18 @@ from takeback.core.change import ABSENT, OF_PATHS, Entry, Target, Version, is_wi
 from takeback.core.entities import Approval, Breach, Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.memory import RESOURCE as MEMORY
-from takeback.core.postings import Flag, Guard, Index, Topic, every, named, newest_of, numbered, of_target
+from takeback.core.postings import (
+    Flag,
+    Guard,
+    Index,
+    Topic,
+    begun_by,
+    every,
+    named,
+    newest_of,
+    numbered,
+    of_target,
+)
 from takeback.core.recollection import Recollection
 from takeback.core.record import Record
 from takeback.core.seats import WorkspaceSeated
@@ -418,10 +429,11 @@ class History(WhatStands):
         self._standing.began = event
 
     def _run_began(self, record: Record, event: e.RunBegan) -> None:
-        self.runs.put(record.id, self._things.begun(record.id, record.at_us, event))
-        self._standing.runs[record.id] = None
-        self._post(record, numbered(Topic.RUN, record.id))
-        self._list(self.runs[record.id], was_listed=False)
+        run = self._things.begun(record.id, record.at_us, event)
+        self.runs.put(record, run.id, run)
+        self._standing.runs[run.id] = None
+        self._post(record, begun_by(Topic.RUN, record))
+        self._list(run, was_listed=False)
         if event.key:
             self._post(record, named(Topic.RUN_KEY, event.key))
 
@@ -462,8 +474,8 @@ class History(WhatStands):
 
     def _action_began(self, record: Record, event: folds.Beginning) -> None:
         action = folds.begun(record, event)
-        self.actions.put(action.id, action)
-        self._post(record, numbered(Topic.ACTION, action.id))
+        self.actions.put(record, action.id, action)
+        self._post(record, begun_by(Topic.ACTION, record))
         began = action.began
         if isinstance(began, e.ActionBegan):
             self._tool_began(record, began, is_own=action.is_own)
@@ -556,14 +568,14 @@ class History(WhatStands):
             self._went_on(record, event)
 
     def _checkpoint_taken(self, record: Record, event: e.CheckpointTaken) -> None:
-        self.checkpoints.put(
-            record.id, Checkpoint(record.id, record.stream, record.at_us, event, record.compacted_us)
-        )
+        taken = Checkpoint(record.id, record.stream, record.at_us, event, record.compacted_us)
+        self.checkpoints.put(record, taken.id, taken)
 
     def _approval_asked(self, record: Record, event: e.ApprovalAsked) -> None:
-        self.approvals.put(record.id, Approval(record.id, record.stream, record.at_us, event))
-        self._standing.approvals[record.id] = None
-        self._post(record, numbered(Topic.APPROVAL, record.id))
+        asked = Approval(record.id, record.stream, record.at_us, event)
+        self.approvals.put(record, asked.id, asked)
+        self._standing.approvals[asked.id] = None
+        self._post(record, begun_by(Topic.APPROVAL, record))
         if record.stream != ids.WORKSPACE:
             self._post(record, numbered(Topic.ASKED, record.stream))
 
@@ -640,7 +652,7 @@ class History(WhatStands):
         self._reflag[other] = None
 
     def _post(self, record: Record, key: int) -> None:
-        self.postings.post(key, record.seq)
+        self.postings.post(key, record.envelope.seq)
 
     def _breach(self, record: Record, what: str) -> None:
         self.breaches.append(Breach(record.seq, what))

@@ -89,6 +89,11 @@ def numbered(topic: Topic, id: str) -> int:
     return topic << _NUMBER_BITS | ids.seq_of(id)
 
 
+def begun_by(topic: Topic, record: Record) -> int:
+    """Return the key of a topic that is about what a record begins."""
+    return topic << _NUMBER_BITS | record.envelope.seq
+
+
 def named(topic: Topic, *names: str) -> int:
     """Return the key of a topic that is about names. Two names may have one key: what is read is compared."""
     digest = blake2b("\0".join(names).encode("utf-8", "surrogatepass"), digest_size=_NUMBER_BITS // 8)
@@ -294,10 +299,10 @@ class Recalled(Mapping[str, T]):
     def values(self) -> RecalledValues[T]:
         return RecalledValues(self)
 
-    def put(self, id: str, thing: T) -> None:
-        """Add what has just begun."""
+    def put(self, record: Record, id: str, thing: T) -> None:
+        """Add what a record has just begun."""
         self.at_hand[id] = thing
-        self._postings.post(self._listed, ids.seq_of(id))
+        self._postings.post(self._listed, record.envelope.seq)
 
 
 class RecalledValues(ValuesView[T]):
