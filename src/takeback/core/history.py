@@ -54,6 +54,8 @@ class History(WhatStands):
         """Those that were changed since the index was made."""
         self._flags: dict[int, int] = {}
         """The flags of the actions that records since the index speak of, by their numbers."""
+        self._flagged: dict[Flag, set[int]] = {flag: set() for flag in Flag}
+        """The numbers of those that have a flag."""
         self._reflag: dict[str, None] = {}
         """The actions whose flags may have changed."""
 
@@ -222,7 +224,7 @@ class History(WhatStands):
     def flagged(self, flag: Flag) -> Iterator[RecordedAction]:
         """Yield the actions that have this flag now, the latest first, and read no more than is taken."""
         self._set_flags()
-        here = sorted((seq for seq, flags in list(self._flags.items()) if flags & flag), reverse=True)
+        here = sorted(self._flagged[flag], reverse=True)
         index = self.postings.index
         earlier = (seq for seq in (index.flagged(flag) if index else ()) if seq not in self._flags)
         return (self.actions[ids.make(ids.ACTION, seq)] for seq in newest_of(iter(here), earlier))
@@ -230,7 +232,7 @@ class History(WhatStands):
     def count_flagged(self, flag: Flag) -> int:
         """Return how many actions have this flag now."""
         self._set_flags()
-        here = sum(bool(flags & flag) for flags in self._flags.values())
+        here = len(self._flagged[flag])
         if (index := self.postings.index) is None:
             return here
         return here + index.count_flagged(flag) - sum(bool(index.flags(seq) & flag) for seq in self._flags)
@@ -390,6 +392,8 @@ class History(WhatStands):
         self.postings.position = self.seq
         self.postings.since.clear()
         self._flags.clear()
+        for having in self._flagged.values():
+            having.clear()
         self._targets.clear()
         self._trim()
 
@@ -406,7 +410,11 @@ class History(WhatStands):
 
     def _set_flags(self) -> None:
         with self.postings.guard:
-            self._flags.update((ids.seq_of(id), self._flags_of(self.actions[id])) for id in self._reflag)
+            for id in self._reflag:
+                seq, flags = ids.seq_of(id), self._flags_of(self.actions[id])
+                self._flags[seq] = flags
+                for flag, having in self._flagged.items():
+                    (having.add if flags & flag else having.discard)(seq)
             self._reflag.clear()
 
     def _flags_of(self, action: RecordedAction) -> int:
