@@ -79,6 +79,7 @@ def answers(history: History) -> dict[str, Any]:
     for id in history.runs:
         found[f"run {id}"] = _of_run(history, id)
     for id in history.checkpoints:
+        found[f"open at {id}"] = history.runs_open_at(id)
         found[f"after {id}"] = _attempt(lambda id=id: selection.after(history, id))
     for resource in OF_PATHS:
         for target in sorted(history.targets(resource)):

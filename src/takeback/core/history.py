@@ -20,6 +20,7 @@ from takeback.core.entities import Approval, Breach, Checkpoint, RecordedAction,
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.memory import RESOURCE as MEMORY
 from takeback.core.postings import (
+    EarlierIndex,
     Flag,
     Guard,
     Index,
@@ -65,6 +66,24 @@ class History(WhatStands):
         for record in records:
             history.apply(record)
         return history
+
+    def at(self, until: int, read: Callable[[Sequence[int]], list[Record]]) -> History:
+        """Return the history as it was at an earlier record: its runs, actions, approvals and memory.
+
+        Each is folded from its own records when it is asked for; `read` reads them. What was open then, or was
+        recorded last, is not known.
+        """
+        then = History()
+        then.begin_at(EarlierIndex(self.postings, until, read), CurrentState(seq=until))
+        return then
+
+    def records_about(self, id: str) -> list[int]:
+        """Return the numbers of the records that tell when something began and ended: anything but a run."""
+        topics = {ids.ACTION: Topic.ACTION, ids.APPROVAL: Topic.APPROVAL}
+        if topic := topics.get(id[:1]):
+            return self.postings.seqs(numbered(topic, id))
+        run = self.run_of_step(id) if id[:1] == ids.STEP else ""
+        return self.postings.seqs(numbered(Topic.RUN, run)) if run else [ids.seq_of(id)]
 
     def become(self, other: History) -> None:
         """Answer as another history does from now on, which nothing else uses."""
@@ -323,6 +342,11 @@ class History(WhatStands):
         """True while the session of an agent with hooks is open, including between two calls."""
         return any(self.runs[id].began.detached for id in list(self._standing.runs))
 
+    def runs_open_at(self, checkpoint: str) -> list[str]:
+        """Return the runs that were open when a checkpoint was taken, in the order of their beginnings."""
+        found = self.postings.highest(numbered(Topic.OPEN_THEN, checkpoint))
+        return [ids.make(ids.RUN, seq) for seq in found][::-1]
+
     def open_runs(self) -> list[RecordedRun]:
         """Return the runs without a recorded end: still going on, or their process died."""
         return [self.runs[id] for id in list(self._standing.runs)]
@@ -576,6 +600,8 @@ class History(WhatStands):
             self._went_on(record, event)
 
     def _checkpoint_taken(self, record: Record, event: e.CheckpointTaken) -> None:
+        for run in self._standing.runs:
+            self.postings.post(begun_by(Topic.OPEN_THEN, record), ids.seq_of(run))
         taken = Checkpoint(record.id, record.stream, record.at_us, event, record.compacted_us)
         self.checkpoints.put(record, taken.id, taken)
 

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from hashlib import blake2b
 from heapq import merge
-from itertools import chain, takewhile
+from itertools import chain, dropwhile, takewhile
 from typing import TypeVar, overload
 
 from takeback.core import ids
@@ -82,6 +82,8 @@ class Topic(IntEnum):
     """The ends of actions that may have changed files, where nobody looked at the files."""
     BRANDED = 32
     """The beginnings of the actions of a run that put a brand on a process."""
+    OPEN_THEN = 33
+    """The runs that were open when a checkpoint was taken, each by its own number."""
 
 
 def numbered(topic: Topic, id: str) -> int:
@@ -257,6 +259,50 @@ class Postings:
     def _known(self, seqs: Iterable[int]) -> Iterator[int]:
         """Leave out what another process has added to the index since: here it comes with its record."""
         return (seq for seq in seqs if seq <= self.position)
+
+
+class EarlierIndex(Index):
+    """What was known at an earlier record, found in the postings of a later history.
+
+    For topics that post records. One that posts the numbers of things does not say since when it does, and flags are
+    those of the present.
+    """
+
+    def __init__(
+        self, postings: Postings, until: int, read: Callable[[Sequence[int]], list[Record]]
+    ) -> None:
+        """`read` reads records of the journal, in the order of their numbers."""
+        self.position = until
+        self.guard = postings.guard
+        self._postings = postings
+        self._read = read
+
+    def seqs(self, key: int) -> list[int]:
+        return [seq for seq in self._postings.seqs(key) if seq <= self.position]
+
+    def after(self, key: int, seq: int) -> Iterator[int]:
+        return takewhile(lambda at: at <= self.position, self._postings.after(key, seq))
+
+    def newest(self, key: int) -> Iterator[int]:
+        return dropwhile(lambda at: at > self.position, self._postings.newest(key))
+
+    def size(self, key: int, until: int) -> int:
+        return sum(1 for _ in takewhile(lambda at: at <= until, self.after(key, 0)))
+
+    def flagged(self, flag: Flag) -> Iterator[int]:
+        raise NotImplementedError(flag)
+
+    def count_flagged(self, flag: Flag) -> int:
+        raise NotImplementedError(flag)
+
+    def flags(self, action: int) -> int:
+        raise NotImplementedError(action)
+
+    def targets(self, resource: str, within: str) -> Iterator[Target]:
+        raise NotImplementedError(resource, within)
+
+    def records(self, seqs: Sequence[int]) -> list[Record]:
+        return self._read(sorted(set(seqs)))
 
 
 class Recalled(Mapping[str, T]):
