@@ -264,7 +264,9 @@ def test_an_earlier_moment_is_as_the_fold_up_to_it(seed: int, moves: int, at: in
             assert record.seq in history.records_about(record.id)
     for id in history.checkpoints:
         fold = History.of(records[: int(id[1:])])
-        assert history.runs_open_at(id) == sorted((run.id for run in fold.open_runs()), key=lambda r: int(r[1:]))
+        assert history.runs_open_at(id) == sorted(
+            (run.id for run in fold.open_runs()), key=lambda r: int(r[1:])
+        )
 
 
 def test_an_earlier_moment_has_no_flags() -> None:

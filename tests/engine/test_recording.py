@@ -119,7 +119,8 @@ def test_the_thread_of_a_block_does_not_count_as_started_in_it(
     tb: Workspace, monkeypatch: pytest.MonkeyPatch, begin: Callable[..., AbstractContextManager[object]]
 ) -> None:
     """Otherwise every process of the machine would be looked at when the block ends."""
-    monkeypatch.setattr(signs_of_life, "_pulse", signs_of_life.Pulse())  # what others left at work keeps theirs
+    # What others left at work keeps the thread of theirs.
+    monkeypatch.setattr(signs_of_life, "_pulse", signs_of_life.Pulse())
     before = set(threading.enumerate())
     started_at_count: list[int] = []
 

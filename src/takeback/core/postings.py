@@ -268,9 +268,7 @@ class EarlierIndex(Index):
     those of the present.
     """
 
-    def __init__(
-        self, postings: Postings, until: int, read: Callable[[Sequence[int]], list[Record]]
-    ) -> None:
+    def __init__(self, postings: Postings, until: int, read: Callable[[Sequence[int]], list[Record]]) -> None:
         """`read` reads records of the journal, in the order of their numbers."""
         self.position = until
         self.guard = postings.guard

@@ -73,9 +73,7 @@ def named(value: Any, names: Names, more: Sequence[str] = ()) -> Iterator[tuple[
             yield name, text
 
 
-def each_named(
-    value: Any, names: Names, more: Sequence[str] = ()
-) -> Iterator[tuple[str, list[str]]]:
+def each_named(value: Any, names: Names, more: Sequence[str] = ()) -> Iterator[tuple[str, list[str]]]:
     """Yield every argument of such a name, at any depth, with the texts in it."""
     if isinstance(value, Mapping):
         for key, item in value.items():
