@@ -301,7 +301,7 @@ def _weight(record: Record) -> int:
 
 
 def _clear(path: Path) -> None:
-    """Remove a file of the index. A folder in its place is nothing of ours, so it is moved aside unless it is empty."""
+    """Remove a file of the index. A folder in its place is not ours: unless it is empty, it is moved aside."""
     try:
         path.unlink()
     except IsADirectoryError:
