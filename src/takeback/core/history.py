@@ -38,6 +38,10 @@ from takeback.core.seats import WorkspaceSeated
 from takeback.core.standing import WAITING, CurrentState, Unindexed, WhatStands
 
 
+_GOING_ON = (e.ChangesSeen, i.IntentDeferred)
+_OF_TOOLS = (e.ActionBegan, e.ActionNoted)
+
+
 class History(WhatStands):
     """The state of a workspace at one position of its journal."""
 
@@ -518,7 +522,7 @@ class History(WhatStands):
             was_listed = run.is_listed
             self._post(record, numbered(Topic.IN_RUN, run.id))
             self._list(run, was_listed=was_listed)
-            if isinstance(event, e.ActionBegan | e.ActionNoted) and folds.is_body(run, event):
+            if isinstance(event, _OF_TOOLS) and folds.is_body(run, event):
                 self._of_run(record)
         if isinstance(began, e.DriftSeen) and self.is_in_session:
             action.beside = True
@@ -561,7 +565,7 @@ class History(WhatStands):
             )
         if wrong := folds.next_of_action(action, record):
             return self._breach(record, wrong)
-        goes_on = isinstance(event, e.ChangesSeen | i.IntentDeferred)
+        goes_on = isinstance(event, _GOING_ON)
         self._post(record, numbered(Topic.ADDED if goes_on else Topic.ACTION, id))
         if action.life not in (Life.OPEN, Life.BACKGROUND):
             self._standing.actions.pop(id, None)

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
+from functools import lru_cache
 from hashlib import blake2b
 from heapq import merge
 from itertools import chain, dropwhile, takewhile
@@ -96,8 +97,12 @@ def begun_by(topic: Topic, record: Record) -> int:
     return topic << _NUMBER_BITS | record.envelope.seq
 
 
+@lru_cache(maxsize=1024)
 def named(topic: Topic, *names: str) -> int:
-    """Return the key of a topic that is about names. Two names may have one key: what is read is compared."""
+    """Return the key of a topic that is about names. Two names may have one key: what is read is compared.
+
+    A call asks for the same few keys several times.
+    """
     digest = blake2b("\0".join(names).encode("utf-8", "surrogatepass"), digest_size=_NUMBER_BITS // 8)
     return topic << _NUMBER_BITS | int.from_bytes(digest.digest(), "big")
 
