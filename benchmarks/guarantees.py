@@ -24,6 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import apsw
+from blake3 import blake3
 
 import takeback
 from takeback.storage.state.registry import identity
@@ -74,9 +75,11 @@ class Bare:
             resource.prlimit(0, processes.BRAND, limit)
 
     def writers(self, count: int) -> None:
-        """Ask the kernel three times for each file whether a program could still write to it."""
-        for path in self._files[:count] * 3:
+        """Read each file again, and ask the kernel three times whether a program could still write to it."""
+        for number, path in enumerate(self._files[:count] * 3):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            if number < count:
+                blake3(os.read(fd, os.fstat(fd).st_size)).digest()
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
             os.close(fd)
