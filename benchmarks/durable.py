@@ -243,7 +243,10 @@ def records(folder: Path, server: Server, count: int) -> None:
         one, many, bare = found[f"{store}, 1 run"], found[f"{store}, {RUNS} runs"], found[f"bare {store}"]
         line(f"{store}, 1 run", one, f"bare {store}", bare, ONE_RUN_MIN)
         line(f"{store}, {RUNS} runs", many, f"bare {store}", bare, MANY_RUNS_MIN)
-        for what, how in ((f"{RUNS} at once", f"{RUNS} rows in a commit"), (f"{RUNS} threads", f"{RUNS} bare threads")):
+        for what, how in (
+            (f"{RUNS} at once", f"{RUNS} rows in a commit"),
+            (f"{RUNS} threads", f"{RUNS} bare threads"),
+        ):
             if floor := found.get(f"bare {store}, {what}"):
                 figures = f"{floor:,.0f}/s, {floor / bare:.2f} times the bare rate"
                 print(f"{'  the floor':<24} {how:<26} {figures}")

@@ -2,7 +2,7 @@
 
     ./dev bench guarantees [--quick]
 
-CPU time, with all state in memory where the platform has such a folder: so neither the disk nor what else runs counts.
+CPU time, with all state in memory where the platform has a folder for that: so neither the disk nor others count.
 The bare calls are made by the shortest Python that makes them. docs/ARCHITECTURE.md, "What guarantees cost", says
 which guarantee each of them is for.
 """

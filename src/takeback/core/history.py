@@ -37,7 +37,6 @@ from takeback.core.record import Record
 from takeback.core.seats import WorkspaceSeated
 from takeback.core.standing import WAITING, CurrentState, Unindexed, WhatStands
 
-
 _GOING_ON = (e.ChangesSeen, i.IntentDeferred)
 _OF_TOOLS = (e.ActionBegan, e.ActionNoted)
 

@@ -83,22 +83,23 @@ class Ledger:
         """Read what other processes appended, and return the history."""
         with self._lock:
             self._begin()
-            if self.journal.head().count > self.history.seq:  # seldom: most others only read
-                while ended := self._catch_up(self.history, self._index):
+            if (count := self.journal.head().count) > self.history.seq:  # seldom: most others only read
+                while ended := self._catch_up(self.history, self._index, count):
                     self._begin_again(ended)
                 if self._unindexed >= UNINDEXED_MAX:
                     self._write_index()
             self.history.trim(AT_HAND_MAX)
             return self.history
 
-    def _catch_up(self, history: History, index: KeptIndex | None) -> int:
-        """Read what is new. Return the number of a record that ends a compaction, if there is one: then stop there.
+    def _catch_up(self, history: History, index: KeptIndex | None, count: int) -> int:
+        """Read what is new, up to record `count` or beyond.
 
+        Return the number of a record that ends a compaction, if there is one: then stop there.
         What was known before that record may have details that are gone by now. What is read together with it is
         read as it was left.
         """
         begun_at = history.seq
-        missing = self.journal.head().count - begun_at if index else 0
+        missing = count - begun_at if index else 0
         with no_collection() if missing >= UNINDEXED_MAX else nullcontext():
             for record in self._read(begun_at, missing) if missing or not index else ():
                 if begun_at and isinstance(record.event, CompactionEnded):
@@ -114,7 +115,7 @@ class Ledger:
         index = self._index.again() if self._index else None
         if index:
             fresh.begin_at(index, index.open(after=ended)[0])
-        later = self._catch_up(fresh, index)
+        later = self._catch_up(fresh, index, self.journal.head().count)
         self._index = index  # the former one is not closed: another thread may just be asking it
         self.history.become(fresh)
         if later:
