@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import takeback
 from benchmarks._long_history import LongHistory
 from takeback.core import events as e
 from takeback.storage.journal.sqlite.journal import SqliteJournal
@@ -108,4 +109,11 @@ def test_a_run_is_shown_and_an_undo_without_reading_all_that_was_before(long: Lo
     run = next(record.id for record in reversed(later) if isinstance(record.event, e.RunBegan))
     undo = next(record.id for record in reversed(later) if isinstance(record.event, e.RollbackBegan))
     read = {id: long.decoded("show", id) for id in (run, undo)}
+    with takeback.open(long.root, home=long.home, watching=False) as tb, tb.run("open") as run_now:
+        with run_now.step("one") as step:
+            action = run_now.call(len, [1, 2], key="call")
+        checkpoint = run_now.checkpoint("here")
+        run_now.memory["n"] = action
+        (call,) = tb.history.calls_of(run_now.id, "call")
+    read |= {id: long.decoded("show", id) for id in (checkpoint.id, step.id, call)}
     assert max(read.values()) <= SHOWN_MAX, read

@@ -20,6 +20,7 @@ from takeback.core.seats import TREE
 
 ActionEnd = e.ActionDetached | e.ActionEnded | e.ActionSettled
 Beginning = e.ActionBegan | e.RollbackBegan | e.DriftSeen | e.ActionNoted
+_OF_ROLLBACK = (e.RollbackEnded, e.RollbackProgressed)
 
 
 # An action
@@ -76,7 +77,7 @@ def next_of_action(action: RecordedAction, record: Record) -> str:
 
 def owner(event: e.Event) -> str:
     """Return the action that an event goes on with, or nothing: an event that begins one has no id yet."""
-    if isinstance(event, e.RollbackEnded | e.RollbackProgressed):
+    if isinstance(event, _OF_ROLLBACK):
         return event.rollback
     return getattr(event, "action", "")
 
@@ -111,7 +112,8 @@ def shared_in(action: str, record: Record) -> Iterator[Entry]:
 
 
 def _made(action: RecordedAction, record: Record) -> None:
-    action.made.extend(made_in(action.id, record))
+    if changes_of(record):  # most records tell of none
+        action.made.extend(made_in(action.id, record))
 
 
 def _ended(action: RecordedAction, record: Record, event: ActionEnd) -> str:

@@ -19,11 +19,26 @@ from takeback.core.change import ABSENT, OF_PATHS, Entry, Target, Version, is_wi
 from takeback.core.entities import Approval, Breach, Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.memory import RESOURCE as MEMORY
-from takeback.core.postings import Flag, Guard, Index, Topic, every, named, newest_of, numbered, of_target
+from takeback.core.postings import (
+    EarlierIndex,
+    Flag,
+    Guard,
+    Index,
+    Topic,
+    begun_by,
+    every,
+    named,
+    newest_of,
+    numbered,
+    of_target,
+)
 from takeback.core.recollection import Recollection
 from takeback.core.record import Record
 from takeback.core.seats import WorkspaceSeated
 from takeback.core.standing import WAITING, CurrentState, Unindexed, WhatStands
+
+_GOING_ON = (e.ChangesSeen, i.IntentDeferred)
+_OF_TOOLS = (e.ActionBegan, e.ActionNoted)
 
 
 class History(WhatStands):
@@ -43,6 +58,8 @@ class History(WhatStands):
         """Those that were changed since the index was made."""
         self._flags: dict[int, int] = {}
         """The flags of the actions that records since the index speak of, by their numbers."""
+        self._flagged: dict[Flag, set[int]] = {flag: set() for flag in Flag}
+        """The numbers of those that have a flag."""
         self._reflag: dict[str, None] = {}
         """The actions whose flags may have changed."""
 
@@ -52,6 +69,24 @@ class History(WhatStands):
         for record in records:
             history.apply(record)
         return history
+
+    def at(self, until: int, read: Callable[[Sequence[int]], list[Record]]) -> History:
+        """Return the history as it was at an earlier record: its runs, actions, approvals and memory.
+
+        Each is folded from its own records when it is asked for; `read` reads them. What was open then, or was
+        recorded last, is not known.
+        """
+        then = History()
+        then.begin_at(EarlierIndex(self.postings, until, read), CurrentState(seq=until))
+        return then
+
+    def records_about(self, id: str) -> list[int]:
+        """Return the numbers of the records that tell when something began and ended: anything but a run."""
+        topics = {ids.ACTION: Topic.ACTION, ids.APPROVAL: Topic.APPROVAL}
+        if topic := topics.get(id[:1]):
+            return self.postings.seqs(numbered(topic, id))
+        run = self.run_of_step(id) if id[:1] == ids.STEP else ""
+        return self.postings.seqs(numbered(Topic.RUN, run)) if run else [ids.seq_of(id)]
 
     def become(self, other: History) -> None:
         """Answer as another history does from now on, which nothing else uses."""
@@ -211,7 +246,7 @@ class History(WhatStands):
     def flagged(self, flag: Flag) -> Iterator[RecordedAction]:
         """Yield the actions that have this flag now, the latest first, and read no more than is taken."""
         self._set_flags()
-        here = sorted((seq for seq, flags in list(self._flags.items()) if flags & flag), reverse=True)
+        here = sorted(self._flagged[flag], reverse=True)
         index = self.postings.index
         earlier = (seq for seq in (index.flagged(flag) if index else ()) if seq not in self._flags)
         return (self.actions[ids.make(ids.ACTION, seq)] for seq in newest_of(iter(here), earlier))
@@ -219,7 +254,7 @@ class History(WhatStands):
     def count_flagged(self, flag: Flag) -> int:
         """Return how many actions have this flag now."""
         self._set_flags()
-        here = sum(bool(flags & flag) for flags in self._flags.values())
+        here = len(self._flagged[flag])
         if (index := self.postings.index) is None:
             return here
         return here + index.count_flagged(flag) - sum(bool(index.flags(seq) & flag) for seq in self._flags)
@@ -310,6 +345,11 @@ class History(WhatStands):
         """True while the session of an agent with hooks is open, including between two calls."""
         return any(self.runs[id].began.detached for id in list(self._standing.runs))
 
+    def runs_open_at(self, checkpoint: str) -> list[str]:
+        """Return the runs that were open when a checkpoint was taken, in the order of their beginnings."""
+        found = self.postings.highest(numbered(Topic.OPEN_THEN, checkpoint))
+        return [ids.make(ids.RUN, seq) for seq in found][::-1]
+
     def open_runs(self) -> list[RecordedRun]:
         """Return the runs without a recorded end: still going on, or their process died."""
         return [self.runs[id] for id in list(self._standing.runs)]
@@ -379,6 +419,8 @@ class History(WhatStands):
         self.postings.position = self.seq
         self.postings.since.clear()
         self._flags.clear()
+        for having in self._flagged.values():
+            having.clear()
         self._targets.clear()
         self._trim()
 
@@ -395,7 +437,11 @@ class History(WhatStands):
 
     def _set_flags(self) -> None:
         with self.postings.guard:
-            self._flags.update((ids.seq_of(id), self._flags_of(self.actions[id])) for id in self._reflag)
+            for id in self._reflag:
+                seq, flags = ids.seq_of(id), self._flags_of(self.actions[id])
+                self._flags[seq] = flags
+                for flag, having in self._flagged.items():
+                    (having.add if flags & flag else having.discard)(seq)
             self._reflag.clear()
 
     def _flags_of(self, action: RecordedAction) -> int:
@@ -418,10 +464,11 @@ class History(WhatStands):
         self._standing.began = event
 
     def _run_began(self, record: Record, event: e.RunBegan) -> None:
-        self.runs.put(record.id, self._things.begun(record.id, record.at_us, event))
-        self._standing.runs[record.id] = None
-        self._post(record, numbered(Topic.RUN, record.id))
-        self._list(self.runs[record.id], was_listed=False)
+        run = self._things.begun(record.id, record.at_us, event)
+        self.runs.put(record, run.id, run)
+        self._standing.runs[run.id] = None
+        self._post(record, begun_by(Topic.RUN, record))
+        self._list(run, was_listed=False)
         if event.key:
             self._post(record, named(Topic.RUN_KEY, event.key))
 
@@ -462,8 +509,8 @@ class History(WhatStands):
 
     def _action_began(self, record: Record, event: folds.Beginning) -> None:
         action = folds.begun(record, event)
-        self.actions.put(action.id, action)
-        self._post(record, numbered(Topic.ACTION, action.id))
+        self.actions.put(record, action.id, action)
+        self._post(record, begun_by(Topic.ACTION, record))
         began = action.began
         if isinstance(began, e.ActionBegan):
             self._tool_began(record, began, is_own=action.is_own)
@@ -474,7 +521,7 @@ class History(WhatStands):
             was_listed = run.is_listed
             self._post(record, numbered(Topic.IN_RUN, run.id))
             self._list(run, was_listed=was_listed)
-            if isinstance(event, e.ActionBegan | e.ActionNoted) and folds.is_body(run, event):
+            if isinstance(event, _OF_TOOLS) and folds.is_body(run, event):
                 self._of_run(record)
         if isinstance(began, e.DriftSeen) and self.is_in_session:
             action.beside = True
@@ -517,7 +564,7 @@ class History(WhatStands):
             )
         if wrong := folds.next_of_action(action, record):
             return self._breach(record, wrong)
-        goes_on = isinstance(event, e.ChangesSeen | i.IntentDeferred)
+        goes_on = isinstance(event, _GOING_ON)
         self._post(record, numbered(Topic.ADDED if goes_on else Topic.ACTION, id))
         if action.life not in (Life.OPEN, Life.BACKGROUND):
             self._standing.actions.pop(id, None)
@@ -556,14 +603,16 @@ class History(WhatStands):
             self._went_on(record, event)
 
     def _checkpoint_taken(self, record: Record, event: e.CheckpointTaken) -> None:
-        self.checkpoints.put(
-            record.id, Checkpoint(record.id, record.stream, record.at_us, event, record.compacted_us)
-        )
+        for run in self._standing.runs:
+            self.postings.post(begun_by(Topic.OPEN_THEN, record), ids.seq_of(run))
+        taken = Checkpoint(record.id, record.stream, record.at_us, event, record.compacted_us)
+        self.checkpoints.put(record, taken.id, taken)
 
     def _approval_asked(self, record: Record, event: e.ApprovalAsked) -> None:
-        self.approvals.put(record.id, Approval(record.id, record.stream, record.at_us, event))
-        self._standing.approvals[record.id] = None
-        self._post(record, numbered(Topic.APPROVAL, record.id))
+        asked = Approval(record.id, record.stream, record.at_us, event)
+        self.approvals.put(record, asked.id, asked)
+        self._standing.approvals[asked.id] = None
+        self._post(record, begun_by(Topic.APPROVAL, record))
         if record.stream != ids.WORKSPACE:
             self._post(record, numbered(Topic.ASKED, record.stream))
 
@@ -608,7 +657,9 @@ class History(WhatStands):
         """Note the changes that a record tells of, under each target."""
         self._reflag[action.id] = None
         changes = folds.changes_of(record)
-        if changes and action.is_tool:
+        if not changes:
+            return
+        if action.is_tool:
             self._post(record, every(Topic.CHANGES))
         posted: set[int] = set()
         for change in changes:
@@ -638,7 +689,7 @@ class History(WhatStands):
         self._reflag[other] = None
 
     def _post(self, record: Record, key: int) -> None:
-        self.postings.post(key, record.seq)
+        self.postings.post(key, record.envelope.seq)
 
     def _breach(self, record: Record, what: str) -> None:
         self.breaches.append(Breach(record.seq, what))

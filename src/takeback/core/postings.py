@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
+from functools import lru_cache
 from hashlib import blake2b
 from heapq import merge
-from itertools import chain, takewhile
+from itertools import chain, dropwhile, takewhile
 from typing import TypeVar, overload
 
 from takeback.core import ids
@@ -82,6 +83,8 @@ class Topic(IntEnum):
     """The ends of actions that may have changed files, where nobody looked at the files."""
     BRANDED = 32
     """The beginnings of the actions of a run that put a brand on a process."""
+    OPEN_THEN = 33
+    """The runs that were open when a checkpoint was taken, each by its own number."""
 
 
 def numbered(topic: Topic, id: str) -> int:
@@ -89,8 +92,17 @@ def numbered(topic: Topic, id: str) -> int:
     return topic << _NUMBER_BITS | ids.seq_of(id)
 
 
+def begun_by(topic: Topic, record: Record) -> int:
+    """Return the key of a topic that is about what a record begins."""
+    return topic << _NUMBER_BITS | record.envelope.seq
+
+
+@lru_cache(maxsize=1024)
 def named(topic: Topic, *names: str) -> int:
-    """Return the key of a topic that is about names. Two names may have one key: what is read is compared."""
+    """Return the key of a topic that is about names. Two names may have one key: what is read is compared.
+
+    A call asks for the same few keys several times.
+    """
     digest = blake2b("\0".join(names).encode("utf-8", "surrogatepass"), digest_size=_NUMBER_BITS // 8)
     return topic << _NUMBER_BITS | int.from_bytes(digest.digest(), "big")
 
@@ -220,10 +232,10 @@ class Postings:
         earlier = index.size(key, self.position) if index else 0
         return earlier + len(self.since.get(key, ()))
 
-    def newest(self, key: int) -> Iterator[int]:
-        """Yield the records of a topic, the latest first."""
+    def newest(self, key: int, of_run: str = "") -> Iterator[int]:
+        """Yield the records of a topic, the latest first; `of_run` as in `seqs`."""
         yield from reversed(self.since.get(key, ()))
-        if index := self._earlier:
+        if self._reaches(of_run) and (index := self._earlier):
             yield from self._known(index.newest(key))
 
     def highest(self, key: int) -> Iterator[int]:
@@ -252,6 +264,48 @@ class Postings:
     def _known(self, seqs: Iterable[int]) -> Iterator[int]:
         """Leave out what another process has added to the index since: here it comes with its record."""
         return (seq for seq in seqs if seq <= self.position)
+
+
+class EarlierIndex(Index):
+    """What was known at an earlier record, found in the postings of a later history.
+
+    For topics that post records. One that posts the numbers of things does not say since when it does, and flags are
+    those of the present.
+    """
+
+    def __init__(self, postings: Postings, until: int, read: Callable[[Sequence[int]], list[Record]]) -> None:
+        """`read` reads records of the journal, in the order of their numbers."""
+        self.position = until
+        self.guard = postings.guard
+        self._postings = postings
+        self._read = read
+
+    def seqs(self, key: int) -> list[int]:
+        return [seq for seq in self._postings.seqs(key) if seq <= self.position]
+
+    def after(self, key: int, seq: int) -> Iterator[int]:
+        return takewhile(lambda at: at <= self.position, self._postings.after(key, seq))
+
+    def newest(self, key: int) -> Iterator[int]:
+        return dropwhile(lambda at: at > self.position, self._postings.newest(key))
+
+    def size(self, key: int, until: int) -> int:
+        return sum(1 for _ in takewhile(lambda at: at <= until, self.after(key, 0)))
+
+    def flagged(self, flag: Flag) -> Iterator[int]:
+        raise NotImplementedError(flag)
+
+    def count_flagged(self, flag: Flag) -> int:
+        raise NotImplementedError(flag)
+
+    def flags(self, action: int) -> int:
+        raise NotImplementedError(action)
+
+    def targets(self, resource: str, within: str) -> Iterator[Target]:
+        raise NotImplementedError(resource, within)
+
+    def records(self, seqs: Sequence[int]) -> list[Record]:
+        return self._read(sorted(set(seqs)))
 
 
 class Recalled(Mapping[str, T]):
@@ -294,10 +348,10 @@ class Recalled(Mapping[str, T]):
     def values(self) -> RecalledValues[T]:
         return RecalledValues(self)
 
-    def put(self, id: str, thing: T) -> None:
-        """Add what has just begun."""
+    def put(self, record: Record, id: str, thing: T) -> None:
+        """Add what a record has just begun."""
         self.at_hand[id] = thing
-        self._postings.post(self._listed, ids.seq_of(id))
+        self._postings.post(self._listed, record.envelope.seq)
 
 
 class RecalledValues(ValuesView[T]):
@@ -311,25 +365,26 @@ class RecalledValues(ValuesView[T]):
         return (self._things[id] for id in reversed(self._things))
 
 
-class ListedIds(Sequence[str]):
-    """The ids of the things under a topic, in order, asked of the postings each time: there may be very many."""
+class IdsInRun(Sequence[str]):
+    """The ids of the things of a run, in order, asked of the postings each time: there may be very many."""
 
-    def __init__(self, postings: Postings, kind: str, key: int) -> None:
+    def __init__(self, postings: Postings, kind: str, topic: Topic, run: str) -> None:
         self._postings = postings
         self._kind = kind
-        self._key = key
+        self._run = run
+        self._key = numbered(topic, run)
 
     def __iter__(self) -> Iterator[str]:
         return (ids.make(self._kind, seq) for seq in self._postings.after(self._key))
 
     def __reversed__(self) -> Iterator[str]:
-        return (ids.make(self._kind, seq) for seq in self._postings.newest(self._key))
+        return (ids.make(self._kind, seq) for seq in self._postings.newest(self._key, self._run))
 
     def __len__(self) -> int:
-        return self._postings.size(self._key)
+        return self._postings.size(self._key, self._run)
 
     def __bool__(self) -> bool:
-        return next(self._postings.newest(self._key), None) is not None
+        return next(self._postings.newest(self._key, self._run), None) is not None
 
     def __contains__(self, id: object) -> bool:
         if not isinstance(id, str) or id[:1] != self._kind or not ids.is_id(id):

@@ -422,7 +422,7 @@ class Workspace:
         """Return the state of an id's run when that id ended; for a checkpoint, of each run that was open."""
         history, journal = self.history, self.known.journal
         last = journal.get(history.seq)
-        return describe_replay.states_at(history, journal.read, id, last.at_us if last else 0)
+        return describe_replay.states_at(history, journal.pick, id, last.at_us if last else 0)
 
     def result(self, action: RecordedAction) -> Any:
         """Return the full result of a call."""

@@ -41,7 +41,7 @@ from takeback.engine.runs.memory import DictHandle, RunMemory
 from takeback.engine.runs.parts import Options, RunParts
 from takeback.engine.runs.recorded_calls import is_gone, left_standing, outcome_of
 from takeback.engine.runs.recorder import OpenHere, Recorder
-from takeback.engine.runs.step import BEAT_S, Occurrences, RunContext, releasing
+from takeback.engine.runs.step import Occurrences, RunContext, releasing
 from takeback.engine.runs.values import Codec
 from takeback.engine.tracking.signs_of_life import Heartbeat
 from takeback.errors import HandedOver, RollbackIncomplete, RunBusy, UsageError
@@ -178,7 +178,7 @@ class Thread(Answers, AlsoAsync["Thread"]):
                 recorder.failed(id, None, why, seen, outcome=e.Outcome.STOPPED)
         if not self._open_here.entered:
             self._context.beat.stop()
-            self._context.beat = Heartbeat(self._tracker.life, BEAT_S)
+            self._context.beat = Heartbeat(self._tracker.life)
 
     async def apause(self) -> None:
         """Do what `pause` does, without blocking the event loop."""

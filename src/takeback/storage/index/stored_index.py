@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -36,7 +37,7 @@ from takeback.system import at_fork, durable
 from takeback.system.crash_points import crash_point, reach
 
 DATABASE, SEAL, LOCK = "index.db", "index.seal", "index.lock"
-FORMAT = 3
+FORMAT = 4
 SEAL_BYTES_MAX = 4096
 CHANGES_KEPT = 10_000
 PAGE_ROWS, PAGE_ROWS_MAX = 64, 4096
@@ -111,7 +112,7 @@ class StoredIndex(KeptIndex, at_fork.ConnectionHolder):
         self._let_go()
         for path in (self._seal, self._database, self._database.with_name(f"{DATABASE}-journal")):
             with suppress(OSError):
-                path.unlink()
+                _clear(path)
 
     def write(self, more: Unindexed) -> bool:
         with self._lock, self._held(fcntl.LOCK_EX) as is_held:
@@ -297,6 +298,17 @@ class StoredIndex(KeptIndex, at_fork.ConnectionHolder):
 
 def _weight(record: Record) -> int:
     return 10 + len(changes_of(record)) + len(getattr(record.event, "swaps", ()))
+
+
+def _clear(path: Path) -> None:
+    """Remove a file of the index. A folder in its place is not ours: unless it is empty, it is moved aside."""
+    try:
+        path.unlink()
+    except IsADirectoryError:
+        try:
+            path.rmdir()
+        except OSError:
+            path.rename(path.with_name(f"{path.name}.aside-{time.time_ns()}"))
 
 
 # The seal
