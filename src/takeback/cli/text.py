@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -82,6 +84,28 @@ def sized(count: int) -> str:
             break
         size /= 1000
     return f"{size:.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
+
+
+WIDTH_MIN = 40
+
+
+def width() -> int:
+    """Return how many columns a line may have: `COLUMNS`, or those of the terminal, or 80."""
+    return max(shutil.get_terminal_size().columns, WIDTH_MIN)
+
+
+def wrapped(words: Iterable[str], indent: str, between: str = ", ") -> list[str]:
+    """Return these words on lines that fit, each line indented. A word that is too long has a line of its own."""
+    room = width() - len(indent)
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1]) + len(between) + len(word) < room:
+            lines[-1] += between + word
+        else:
+            if lines:
+                lines[-1] += between.rstrip()
+            lines.append(word)
+    return [indent + line for line in lines]
 
 
 def plural(count: int, noun: str, many: str = "") -> str:
