@@ -73,7 +73,12 @@ def echo(text: str, *, err: bool = False) -> None:
     A file or pipe gets the text unchanged: there, a diff is a patch.
     """
     stream = sys.stderr if err else sys.stdout
-    click.echo(CONTROLS.sub(_spelt, text) if stream.isatty() else text, err=err)
+    click.echo(tame(text) if stream.isatty() else text, err=err)
+
+
+def tame(text: str) -> str:
+    """Return a line for a terminal: only its colours may control it."""
+    return CONTROLS.sub(_spelt, text)
 
 
 def sized(count: int) -> str:

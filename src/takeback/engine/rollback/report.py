@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from takeback.core.change import Change, Target
-from takeback.core.listing import Listed, ListLine, Place, is_folder, lines_of, place_of
+from takeback.core.listing import Listed, ListLine, Place, lines_of, listed_back, place_of
 from takeback.core.rollback import Do, Planned, RollbackPlan, Verdict
 from takeback.errors import ConflictError, RollbackIncomplete
 
@@ -233,7 +233,7 @@ def of_plan(
             i.blockers,
             is_minor(did, i, follows=minor(i.target)),
             "" if did == UNTOUCHED else says(i),
-            placed(Change(i.target, i.present, i.goal), places, kind),
+            listed_back(Change(i.target, i.present, i.goal), places, kind),
             i.settles,
         )
         for i in plan.items
@@ -249,22 +249,6 @@ def of_plan(
         verdict = Verdict.NOTHING
     return RollbackReport(
         "", kind, plan.of, verdict, items, preview=preview, choices=choices, unknown=unknown
-    )
-
-
-def placed(change: Change, places: Mapping[Target, Place], kind: str) -> Listed:
-    """Return a change that a rollback of this kind makes, as one of a list.
-
-    It is a loss if an agent deleted the target and an undo brings it back; or if the rollback itself deletes what was
-    there before any agent came: a redo does what was taken back, and a restore removes your own files too.
-    """
-    present, goal = bool(change.before), bool(change.after)
-    return Listed(
-        change.target,
-        places.get(change.target) or place_of(change.target),
-        is_folder(change),
-        present != goal,
-        present != goal and (goal or kind != "undo"),
     )
 
 

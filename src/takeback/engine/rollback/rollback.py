@@ -19,7 +19,7 @@ from takeback.core import selection as select
 from takeback.core.change import ABSENT, IN_ROOT, Change, Target, Version
 from takeback.core.entities import RecordedAction
 from takeback.core.history import History
-from takeback.core.listing import Place
+from takeback.core.listing import Place, listed_back
 from takeback.core.rollback import (
     Do,
     OnConflict,
@@ -36,7 +36,7 @@ from takeback.engine.rollback import restore as rollback_restore
 from takeback.engine.rollback import unreachable
 from takeback.engine.rollback import unreachable as rollback_unreachable
 from takeback.engine.rollback.busy import BusyWait, is_mine, refuse_background
-from takeback.engine.rollback.report import ReportItem, RollbackReport, is_minor, of_plan, placed
+from takeback.engine.rollback.report import ReportItem, RollbackReport, is_minor, of_plan
 from takeback.engine.runs.recorded_calls import RecordedCalls, left_standing
 from takeback.engine.tracking.recovery import end_taken_back, is_waiting, settle
 from takeback.engine.tracking.tracker import Tracker
@@ -401,7 +401,7 @@ class Rollbacks:
             resource = self.tracker.resources[target.resource]
             says = resource.tell(made[target], back=True) if change or resource.traits.external else ""
             minor = is_minor(did, change, follows=self.tracker.follows(target))
-            at = placed(made[target], places, kind)
+            at = listed_back(made[target], places, kind)
             yield ReportItem(target, did, item.verified, item.why, (), minor, says, at, item.settles)
 
     def _one_by_one(
