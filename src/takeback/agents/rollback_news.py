@@ -31,6 +31,7 @@ FILE = "told.json"
 KEPT_MAX = 500
 NAMES_MAX = 12
 NAME_CHARS_MAX = 120
+NAMES_CHARS_MAX = 1000
 ROLLBACKS_MAX = 4
 CHARS_MAX = 2000
 EARLIER = "as before a change of yours"
@@ -184,6 +185,8 @@ def _part(some: Sequence[Listed], names: Mapping[Target, str], one: str, many: s
     if not some:
         return ""
     lines, left = shortened(lines_of(some), NAMES_MAX)
+    while len(lines) > 1 and sum(len(line.name) for line in lines) > NAMES_CHARS_MAX:
+        left += len(lines.pop().targets)  # a model has to read all of it
     shown = [
         _name(f"{x.name} ({len(x.targets):,} files)" if x.is_folded else names[x.targets[0]]) for x in lines
     ]

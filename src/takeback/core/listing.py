@@ -86,13 +86,12 @@ def listed(change: Change, places: Mapping[Target, Place]) -> Listed:
 def listed_back(change: Change, places: Mapping[Target, Place], kind: str) -> Listed:
     """Return a change that a rollback of this kind makes, as one of a list.
 
-    It is about a loss if an agent deleted the target and an undo brings it back; or if the rollback itself deletes what
-    was there before: a redo does what was taken back, and a restore removes your own files too.
+    It is about a loss if an agent deleted the target and this brings it back; or if the rollback itself deletes what
+    was there before: a redo deletes again what an agent had, and a restore removes your own files too.
     """
-    came = bool(change.after) and not change.before
-    return msgspec.structs.replace(
-        listed(change, places), is_lost=came or (kind != "undo" and bool(change.before) and not change.after)
-    )
+    came, went = change.after and not change.before, change.before and not change.after
+    is_lost = bool((came and kind != "redo") or (went and kind != "undo"))
+    return msgspec.structs.replace(listed(change, places), is_lost=is_lost)
 
 
 def is_folder(change: Change) -> bool:

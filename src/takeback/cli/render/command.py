@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from takeback.cli.render.history import counted
-from takeback.cli.render.listing import folded
+from takeback.cli.render.listing import joined
 from takeback.cli.text import iso, plural
 from takeback.core.change import Change
 from takeback.core.codec import one_line
@@ -65,7 +65,7 @@ def summary_lines(
         calls = len(actions) - 1 - len(parts)
         whose = f"It, with the {plural(calls, 'call')} inside it," if calls else "It"
         whose = f"In {plural(len(parts), 'part')} {whose[0].lower()}{whose[1:]}" if parts else whose
-        lines += folded(f"{called} {ending} after {seconds:.1f} s. {whose} {_counted(changes)}.", "")
+        lines += joined(f"{called} {ending} after {seconds:.1f} s.", f"{whose} {_counted(changes)}.")
         lines += names
         if not undoing:
             inner = [history.actions[id] for id in actions]

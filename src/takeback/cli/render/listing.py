@@ -96,6 +96,12 @@ def folded(text: str, indent: str, more: str = "  ") -> list[str]:
     )
 
 
+def joined(one: str, other: str, between: str = " ") -> list[str]:
+    """Return two sentences on one line, or on two if there is no room."""
+    line = f"{one}{between}{other}"
+    return [line] if len(line) <= width() else [*folded(one, ""), *folded(other, "")]
+
+
 def way(does: str, command: str, column: int = 37) -> list[str]:
     """Return what a command does and the command: on one line, or on two if there is no room."""
     line = f"  {does.ljust(column)}{'' if len(does) < column else '  '}{command}"

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from takeback.cli.render.listing import INDENT, folded, headed, shown, way
+from takeback.cli.render.listing import INDENT, folded, headed, joined, shown, way
 from takeback.cli.render.runs import way_to_settle
 from takeback.cli.text import ago, paint, plural, width
 from takeback.core.change import OF_PATHS, Target
@@ -342,17 +342,11 @@ def _close(history: History, report: RollbackReport) -> list[ReportLine]:
     lines = [f"Verified {verified:,} of {total:,}{' against the disk' if on_disk else ''}."]
     # A rollback that settled nothing is skipped: redo would take back another one in its place.
     if history.settled_by(report.rollback):
-        lines = _joined(lines[0], f"Changed your mind?  {other}")
+        lines = joined(lines[0], f"Changed your mind?  {other}", "  ")
     if report.kind == "undo" and (kept := _kept_by_choice(history, report)):
         lines += way("what was kept, later", f"takeback undo {kept} --on-conflict merge|overwrite", 22)
     remains = _remaining(history, report) if report.verdict is Verdict.PARTIAL else []
     return [*map(ReportLine, lines), *(ReportLine(line, err=True) for line in remains)]
-
-
-def _joined(one: str, other: str) -> list[str]:
-    """Return two sentences on one line, or on two if there is no room."""
-    line = f"{one}  {other}"
-    return [line] if len(line) <= width() else [one, other]
 
 
 def _kept_by_choice(history: History, report: RollbackReport) -> str:

@@ -71,6 +71,9 @@ class ReportItem(msgspec.Struct, frozen=True):
         """The text for people, without repeating what was done."""
         return self.says.removesuffix(f" {self.did}") or self.target.said
 
+    def __repr__(self) -> str:
+        return f"<ReportItem {str(self.target)[:80]} {self.did}{'' if self.verified else ', not verified'}>"
+
     @property
     def resource(self) -> str:
         return self.target.resource
