@@ -13,7 +13,7 @@ from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import ALL, ids_of
 from takeback.cli.pager import page
 from takeback.cli.render.history import telling
-from takeback.cli.render.listing import fitted
+from takeback.cli.render.listing import fitted, folded
 from takeback.cli.text import paint, visible, width
 from takeback.core import ids
 from takeback.core.listing import lines_of, listed
@@ -83,7 +83,7 @@ def _lines(workspace: Workspace, diff: Diff, *, stat: bool, patch: bool, everyth
             return
     yield from _stat(workspace, diff, everything=everything)
     if not stat:
-        yield f"These are more than {LINES_MAX} lines. To see them: --patch, or name a file"
+        yield from folded(f"These are more than {LINES_MAX} lines. To see them: --patch, or name a file", "")
 
 
 def _stat(workspace: Workspace, diff: Diff, *, everything: bool) -> Iterator[str]:
@@ -96,10 +96,13 @@ def _stat(workspace: Workspace, diff: Diff, *, everything: bool) -> Iterator[str
         did = {verb(every[target]) for target in line.targets}
         counts = None if line.is_folded else diff.stat(change)
         says = "" if line.is_folded else diff.tell(change)
-        amount = f"+{counts[0]} -{counts[1]}" if counts else "" if line.is_folded or says else kind(change)
-        name = line.said if line.is_folded else says or str(change.target)
-        shown = name if everything else fitted(name, room)
-        yield f" {did.pop() if len(did) == 1 else 'changed':8} {amount:>12}  {shown}"
+        head = f" {did.pop() if len(did) == 1 else 'changed':8} "
+        if says or line.is_folded:
+            yield from folded(head + (says or line.said), "", " " * len(head))
+            continue
+        amount = f"+{counts[0]} -{counts[1]}" if counts else kind(change)
+        name = str(change.target)
+        yield f"{head}{amount:>12}  {name if everything else fitted(name, room)}"
 
 
 def _painted(lines: Iterable[str]) -> Iterator[str]:

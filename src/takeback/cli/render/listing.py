@@ -8,7 +8,7 @@ from itertools import groupby
 
 from takeback.cli.text import paint, width, wrapped
 from takeback.core.change import Change, Target
-from takeback.core.listing import SHOWN, ListLine, Place, Rank, lines_of, listed, shortened
+from takeback.core.listing import SHOWN, ListLine, Place, Rank, is_folder, lines_of, listed, shortened
 from takeback.workspace.describe import verb
 
 HEAD = 10
@@ -30,9 +30,11 @@ def shown(lines: Sequence[ListLine], say: Say, *, everything: bool = False, most
         return [f"{INDENT}{say(line)}" for line in lines]
     few, left = shortened(lines, most)
     text: list[str] = []
-    for one_by_one, some in groupby(few, key=lambda line: line.rank in _ONE_BY_ONE):
-        names = [fitted(say(line), width() - len(INDENT)) for line in some]
-        text += [f"{INDENT}{name}" for name in names] if one_by_one else wrapped(names, INDENT)
+    for one_by_one, some in groupby(few, key=lambda line: line.is_folded or line.rank in _ONE_BY_ONE):
+        if one_by_one:
+            text += [part for line in some for part in folded(say(line), INDENT)]
+        else:
+            text += wrapped([fitted(say(line), width() - len(INDENT)) for line in some], INDENT)
     return _with_more(text, left)
 
 
@@ -51,7 +53,10 @@ def change_lines(
     most: int = SHOWN,
 ) -> list[str]:
     """Return what was changed as lines, each with what was done: `deleted    app.py, .env`."""
-    every = {change.target: change for change in changes}
+    found = list(changes)
+    # A folder in which something came or went has another time, which says nothing more.
+    telling = [change for change in found if change.before != change.after or not is_folder(change)]
+    every = {change.target: change for change in telling or found}
 
     def did(line: ListLine) -> str:
         if line.rank is Rank.GIT:
@@ -92,7 +97,12 @@ def fitted(text: str, room: int) -> str:
 def folded(text: str, indent: str, more: str = "  ") -> list[str]:
     """Return a sentence on as many lines as it needs."""
     return textwrap.wrap(
-        text, width(), initial_indent=indent, subsequent_indent=indent + more, break_on_hyphens=False
+        text,
+        width(),
+        initial_indent=indent,
+        subsequent_indent=indent + more,
+        break_on_hyphens=False,
+        break_long_words=False,
     )
 
 
