@@ -172,7 +172,12 @@ def test_the_cost_depends_on_what_changed(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / ".gitignore").write_text("node_modules\n")
     opened: list[object] = []
     really = os.open
-    monkeypatch.setattr(os, "open", lambda *given, **more: opened.append(given[0]) or really(*given, **more))
+
+    def counted(path: bytes, flags: int) -> int:
+        opened.append(path)
+        return really(path, flags)
+
+    monkeypatch.setattr(os, "open", counted)
     names = [f"node_modules/{n}/lib/{m}.js" for n in range(100) for m in range(10)]
     assert {place.home for place in places(tmp_path, *names).values()} == {"node_modules"}
     assert len(opened) <= 3, "nothing below an ignored folder is looked at"

@@ -13,7 +13,7 @@ from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import ALL
 from takeback.cli.render.history import run_data, what
 from takeback.cli.render.intents import outbox_lines
-from takeback.cli.render.listing import change_lines, folded
+from takeback.cli.render.listing import change_lines, fit, folded, joined
 from takeback.cli.render.runs import (
     approval_data,
     approval_lines,
@@ -97,7 +97,7 @@ def command(session: CommandContext, everything: bool) -> None:
         places = workspace.places(so_far) if so_far else {}
         names = change_lines(so_far, places, workspace.tell, everything=everything)
         remains = _remaining_lines(workspace, everything=everything)
-        for line in [*_lines(root, history, waiting, names, remains), *outbox_lines(outbox)]:
+        for line in fit([*_lines(root, history, waiting, names, remains), *outbox_lines(outbox)]):
             session.line(line)
         for store in stores:
             session.line(f"Not recorded: {store}   (see [files] framework-stores)")
@@ -212,10 +212,9 @@ def _lines(
     if checkpoint := next(reversed(history.checkpoints.values()), None):
         message = f' "{checkpoint.taken.message}"' if checkpoint.taken.message else ""
         lines.append(f"Last checkpoint {checkpoint.id}{message}, {ago(checkpoint.at_us)}.")
-    lines += [
-        f"It is unknown whether {action.id} happened: {what(history, action)}.  {way_to_settle(action.id)}"
-        for action in _unknown(history)
-    ]
+    for action in _unknown(history):
+        happened = f"It is unknown whether {action.id} happened: {what(history, action)}."
+        lines += joined(happened, way_to_settle(action.id), "  ")
     lines += remains
     lines += [line for run in sessions(history) for line in session_lines(history, run, so_far)]
     programs = [run for run in _going_on(history) if not run.began.detached]

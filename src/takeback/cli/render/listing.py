@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
+from click import unstyle
+
 from takeback.cli.text import paint, width, wrapped
 from takeback.core.change import Change, Target
 from takeback.core.listing import SHOWN, ListLine, Place, Rank, is_folder, lines_of, listed, shortened
@@ -109,7 +111,20 @@ def folded(text: str, indent: str, more: str = "  ") -> list[str]:
 def joined(one: str, other: str, between: str = " ") -> list[str]:
     """Return two sentences on one line, or on two if there is no room."""
     line = f"{one}{between}{other}"
-    return [line] if len(line) <= width() else [*folded(one, ""), *folded(other, "")]
+    return (
+        [line]
+        if len(line) <= width()
+        else [*folded(one, ""), *folded(other, "  " if between == "  " else "")]
+    )
+
+
+def fit(lines: Iterable[str]) -> list[str]:
+    """Return these lines, with those that are too long broken between words."""
+    found: list[str] = []
+    for line in lines:
+        indent = line[: len(line) - len(line.lstrip())]
+        found += [line] if len(unstyle(line)) <= width() else folded(line.strip(), indent)
+    return found
 
 
 def way(does: str, command: str, column: int = 37) -> list[str]:

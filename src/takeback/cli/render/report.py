@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from takeback.cli.render.listing import INDENT, folded, headed, joined, shown, way
 from takeback.cli.render.runs import way_to_settle
-from takeback.cli.text import ago, paint, plural, width
+from takeback.cli.text import ago, plural, width
 from takeback.core.change import OF_PATHS, Target
 from takeback.core.codec import one_line
 from takeback.core.entities import RecordedAction, RecordedRun, RecordedStep
@@ -65,7 +65,7 @@ def report_data(history: History, report: RollbackReport, *, last: bool = False)
 
 def stopped_lines(history: History, report: RollbackReport, paths: Sequence[str] = ()) -> list[str]:
     """Return why nothing was taken back, and what the user can do. `paths`: only these were to be taken back."""
-    return [str(report), *_choices(history, report, paths)]
+    return [*folded(str(report), ""), *_choices(history, report, paths)]
 
 
 def report_lines(
@@ -77,21 +77,27 @@ def report_lines(
     """
     lines: list[str] = []
     if report.finished_earlier:
-        lines.append(f"An earlier {report.kind} was interrupted. It is finished now; nothing else was done.")
-    lines += [f"Skipped {_called(history, id)}: {HIDDEN}." for id in report.passed]
+        lines += folded(
+            f"An earlier {report.kind} was interrupted. It is finished now; nothing else was done.", ""
+        )
+    lines += [
+        part for id in report.passed for part in folded(f"Skipped {_called(history, id)}: {HIDDEN}.", "")
+    ]
     if report.verdict in (Verdict.NOTHING, Verdict.UNKNOWN) and not report.items:
-        lines.append(_NOTHING_ELSE if report.unsettled else _NOTHING[report.kind])
-        lines += [
-            f"It is unknown whether {_called(history, id)} happened.  {way_to_settle(id)}"
-            for id in report.unsettled
-        ]
+        lines += folded(_NOTHING_ELSE if report.unsettled else _NOTHING[report.kind], "")
+        for id in report.unsettled:
+            lines += joined(
+                f"It is unknown whether {_called(history, id)} happened.", way_to_settle(id), "  "
+            )
         return [ReportLine(line) for line in (*lines, *_elsewhere(history, report))]
     titles = WOULD_TITLES if report.preview else TITLES
     called = _all_called(history, _concerned(report))
     nothing = "nothing of " if report.grouped() and not report.achieved else ""
     what = f"what {called} took back" if report.kind == "redo" else called
     if report.kind == "redo" and not report.grouped() and _all_kept(history, report):
-        lines.append(f"Brought back nothing: {called} had kept everything. It can be taken back again.")
+        lines += folded(
+            f"Brought back nothing: {called} had kept everything. It can be taken back again.", ""
+        )
         return [ReportLine(line) for line in lines]
     lines += folded(f"{titles[report.kind]} {nothing}{what}", "")
     lines += _items(history, report, everything=everything)
@@ -124,19 +130,21 @@ def _items(history: History, report: RollbackReport, *, everything: bool) -> lis
 
 def _elsewhere(history: History, report: RollbackReport) -> list[str]:
     """Return lines about what no undo reaches, and what is unknown."""
-    stays = paint("stays".ljust(10), bold=True)
-    lines = [f"  {stays} what {name} did outside the workspace" for name in staying(history, report)]
-    return [*lines, *_unknown(history, report)]
+    staying_lines = [
+        headed("stays", folded(f"what {name} did outside the workspace", INDENT))
+        for name in staying(history, report)
+    ]
+    return [*(line for some in staying_lines for line in some), *_unknown(history, report)]
 
 
 def _unknown(history: History, report: RollbackReport) -> list[str]:
     """Return a line about actions that may have done more than looking can find."""
     if not report.unknown:
         return []
-    names = [f"{one_line(history.actions[id].name, 60)} ({id})" for id in report.unknown[:UNKNOWN_SHOWN]]
+    names = [f"{known_as(history, history.actions[id])} ({id})" for id in report.unknown[:UNKNOWN_SHOWN]]
     left = len(report.unknown) - len(names)
     every = ", ".join([*names, *([f"{left:,} more"] if left else [])])
-    return [f"  {paint('unknown'.ljust(10), bold=True)} whether {every} did anything elsewhere"]
+    return headed("unknown", folded(f"whether {every} did anything elsewhere", INDENT))
 
 
 def _more_of_it(history: History, report: RollbackReport) -> list[str]:
@@ -145,16 +153,17 @@ def _more_of_it(history: History, report: RollbackReport) -> list[str]:
     lines = _part(history, report, run) if run else []
     if outer and not (run and outer.stream == run.id):
         name = one_line(outer.name, 40)
-        lines.append(f"It happened inside {outer.id} ({name}). All of that:  takeback undo {outer.id}")
+        lines += joined(f"It happened inside {outer.id} ({name}).", f"All of that:  takeback undo {outer.id}")
     return lines
 
 
 def _part(history: History, report: RollbackReport, run: RecordedRun) -> list[str]:
     part = "would be" if report.preview else "was"
     name = one_line(run.began.name, 40)
-    lines = [f"That {part} one action of {run.id} ({name}). All of it:  takeback undo {run.id}"]
+    lines = joined(f"That {part} one action of {run.id} ({name}).", f"All of it:  takeback undo {run.id}")
     if step := _prompt_of(history, report):
-        lines.append(f"Everything that its prompt did ({one_line(step.name, 40)}):  takeback undo {step.id}")
+        prompt = f"Everything that its prompt did ({one_line(step.name, 40)}):"
+        lines += joined(prompt, f"takeback undo {step.id}", "  ")
     return lines
 
 
@@ -209,7 +218,7 @@ def staying(history: History, report: RollbackReport) -> list[str]:
     ]
     taken = [history.actions[id] for id in ids if id in history.actions]
     stays = [action.id for action in taken if action.leaves_something]
-    return [one_line(history.actions[id].name, 60) for id in (*stays, *report.beyond)]
+    return [known_as(history, history.actions[id]) for id in (*stays, *report.beyond)]
 
 
 def _choices(history: History, report: RollbackReport, paths: Sequence[str]) -> list[str]:
