@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.listing import (
     FOLD_MIN,
-    Listed,
-    Place,
+    ListedChange,
+    ListPlace,
     Rank,
     lines_of,
     listed,
@@ -25,7 +25,7 @@ def path(name: str, before: Version = FILE, after: Version = ABSENT) -> Change:
     return Change(Target("files", name), before, after)
 
 
-def said(*changes: Change, places: dict[str, Place] | None = None, folding: bool = True) -> list[str]:
+def said(*changes: Change, places: dict[str, ListPlace] | None = None, folding: bool = True) -> list[str]:
     known = {Target("files", name): place for name, place in (places or {}).items()}
     return [line.said for line in lines_of((listed(c, known) for c in changes), folding=folding)]
 
@@ -39,7 +39,7 @@ def test_git_then_databases_then_files_then_what_is_generated() -> None:
         Change(Target("git", "refs/heads/main"), FILE, OTHER),
         Change(Target("calls", "book 0123456789ab"), ABSENT, FILE),
     ]
-    places = {"made.pyc": Place(Rank.GENERATED), ".env": Place(Rank.IGNORED)}
+    places = {"made.pyc": ListPlace(Rank.GENERATED), ".env": ListPlace(Rank.IGNORED)}
     assert said(*changes, places=places) == ["branch main", "z.db", "book", "a.py", ".env", "made.pyc"]
 
 
@@ -61,7 +61,7 @@ def test_few_files_are_named() -> None:
 def test_what_is_ignored_in_a_folder_that_went_is_named() -> None:
     files = [path(f"service/{n}.py") for n in range(9)]
     changes = [path("service", FOLDER), *files, path("service/.env")]
-    places = {"service/.env": Place(Rank.IGNORED)}
+    places = {"service/.env": ListPlace(Rank.IGNORED)}
     assert said(*changes, places=places) == ["service: 9 files", "service/.env"]
 
 
@@ -70,7 +70,7 @@ def test_a_folder_is_named_only_if_nothing_in_it_is() -> None:
 
 
 def test_a_generated_folder_is_folded_even_if_it_is_still_there() -> None:
-    home = Place(Rank.GENERATED, "node_modules")
+    home = ListPlace(Rank.GENERATED, "node_modules")
     changes = [path(f"node_modules/{n}/index.js", FILE, OTHER) for n in range(1200)]
     places = {str(change.target): home for change in changes}
     assert said(*changes, places=places) == ["node_modules: 1,200 files in 1,200 folders"]
@@ -94,16 +94,18 @@ KINDS = ("undo", "redo", "restore")
 
 _NAMES = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map("/".join)
 _ITEMS = st.builds(
-    Listed,
+    ListedChange,
     st.builds(Target, st.sampled_from(["files", "git", "sqlite"]), _NAMES),
-    st.sampled_from([Place(), Place(Rank.IGNORED), Place(Rank.GENERATED, "a"), Place(Rank.GENERATED)]),
+    st.sampled_from(
+        [ListPlace(), ListPlace(Rank.IGNORED), ListPlace(Rank.GENERATED, "a"), ListPlace(Rank.GENERATED)]
+    ),
     is_whole=st.booleans(),
     is_lost=st.booleans(),
 )
 
 
 @given(st.lists(_ITEMS, unique_by=lambda item: item.target), st.integers(0, 3))
-def test_nothing_is_lost_or_told_twice(items: list[Listed], most: int) -> None:
+def test_nothing_is_lost_or_told_twice(items: list[ListedChange], most: int) -> None:
     lines = lines_of(items)
     told = [target for line in lines for target in line.targets]
     assert sorted(told) == sorted(item.target for item in items)

@@ -19,7 +19,7 @@ from takeback.core.change import ABSENT, Change, Target
 from takeback.core.entities import RecordedAction
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.core.listing import Listed, Place, lines_of, listed_back, shortened
+from takeback.core.listing import ListedChange, ListPlace, lines_of, listed_back, shortened
 from takeback.system import crash_points
 from takeback.system.durable import replace
 from takeback.workspace.describe import item_said
@@ -104,7 +104,7 @@ def _is_mine(action: RecordedAction, runs: Iterable[str], event: Event) -> bool:
     return action.stream in runs and (not event.actor or action.actor.endswith(f":{event.actor}"))
 
 
-def said(history: History, fresh: Sequence[News], places: Mapping[Target, Place]) -> str:
+def said(history: History, fresh: Sequence[News], places: Mapping[Target, ListPlace]) -> str:
     """Return the present state of each path, once, in a few sentences of bounded length: what matters first."""
     told = _net(fresh)
     older, latest = told[:-ROLLBACKS_MAX], told[-ROLLBACKS_MAX:]
@@ -145,8 +145,8 @@ def _clock(one: News) -> str:
 
 
 def _listed(
-    items: Iterable[e.Item], kind: str, made: Mapping[Target, Change], places: Mapping[Target, Place]
-) -> list[tuple[e.Item, Listed]]:
+    items: Iterable[e.Item], kind: str, made: Mapping[Target, Change], places: Mapping[Target, ListPlace]
+) -> list[tuple[e.Item, ListedChange]]:
     """Return these items, each with its place in a list."""
     return [
         (item, listed_back(made.get(item.target) or Change(item.target, ABSENT, ABSENT), places, kind))
@@ -154,9 +154,9 @@ def _listed(
     ]
 
 
-def _sentence(history: History, kind: str, before: str, items: Sequence[tuple[e.Item, Listed]]) -> str:
+def _sentence(history: History, kind: str, before: str, items: Sequence[tuple[e.Item, ListedChange]]) -> str:
     state = "again as you had left it" if kind == "redo" else before
-    states: dict[str, list[Listed]] = {"are": [], "gone": [], "merged": [], "stayed": []}
+    states: dict[str, list[ListedChange]] = {"are": [], "gone": [], "merged": [], "stayed": []}
     for item, one in items:
         became = "gone" if item.did in _GONE else "stayed" if item.did in _STAYED else "are"
         states["merged" if item.did is e.Did.MERGED else became].append(one)
@@ -181,7 +181,7 @@ def _notable(one: News) -> list[e.Item]:
     ]
 
 
-def _part(some: Sequence[Listed], names: Mapping[Target, str], one: str, many: str) -> str:
+def _part(some: Sequence[ListedChange], names: Mapping[Target, str], one: str, many: str) -> str:
     if not some:
         return ""
     lines, left = shortened(lines_of(some), NAMES_MAX)

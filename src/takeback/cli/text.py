@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -111,6 +112,37 @@ def wrapped(words: Iterable[str], indent: str, between: str = ", ") -> list[str]
                 lines[-1] += between.rstrip()
             lines.append(word)
     return [indent + line for line in lines]
+
+
+def folded(text: str, indent: str, more: str = "  ") -> list[str]:
+    """Return a sentence on as many lines as it needs."""
+    return textwrap.wrap(
+        text,
+        width(),
+        initial_indent=indent,
+        subsequent_indent=indent + more,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def joined(one: str, other: str, between: str = " ") -> list[str]:
+    """Return two sentences on one line, or on two if there is no room."""
+    line = f"{one}{between}{other}"
+    return (
+        [line]
+        if len(line) <= width()
+        else [*folded(one, ""), *folded(other, "  " if between == "  " else "")]
+    )
+
+
+def fit(lines: Iterable[str]) -> list[str]:
+    """Return these lines, with those that are too long broken between words."""
+    found: list[str] = []
+    for line in lines:
+        indent = line[: len(line) - len(line.lstrip())]
+        found += [line] if len(click.unstyle(line)) <= width() else folded(line.strip(), indent)
+    return found
 
 
 def plural(count: int, noun: str, many: str = "") -> str:

@@ -47,23 +47,27 @@ _RANKS = {
 }
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class ListPlace(msgspec.Struct, frozen=True, gc=False):
     """The rank of a target; of something generated, also the folder that is generated as a whole."""
 
     rank: Rank = Rank.FILE
     home: str = ""
 
 
-def place_of(target: Target) -> Place:
+_BY_RESOURCE = {resource: ListPlace(rank) for resource, rank in _RANKS.items()}
+_FILE = ListPlace()
+
+
+def place_of(target: Target) -> ListPlace:
     """Return the place of a target by its resource alone."""
-    return Place(_RANKS.get(target.resource, Rank.FILE))
+    return _BY_RESOURCE.get(target.resource, _FILE)
 
 
-class Listed(msgspec.Struct, frozen=True, gc=False):
+class ListedChange(msgspec.Struct, frozen=True, gc=False):
     """One change in a list."""
 
     target: Target
-    place: Place
+    place: ListPlace
     is_folder: bool = False
     is_whole: bool = False
     """True if the target came or went, so that a folder did so with all that is in it."""
@@ -71,27 +75,29 @@ class Listed(msgspec.Struct, frozen=True, gc=False):
     """True for a deletion: unless it is generated, its line is never left out."""
 
 
-def listed(change: Change, places: Mapping[Target, Place]) -> Listed:
+def listed(change: Change, places: Mapping[Target, ListPlace]) -> ListedChange:
     """Return a change as one of a list."""
-    place = places.get(change.target) or place_of(change.target)
-    return Listed(
-        change.target,
-        place,
-        is_folder(change),
-        bool(change.before) != bool(change.after),
-        bool(change.before) and not change.after,
-    )
+    was, is_now = bool(change.before), bool(change.after)
+    return _listed(change, places, is_whole=was != is_now, is_lost=was and not is_now)
 
 
-def listed_back(change: Change, places: Mapping[Target, Place], kind: str) -> Listed:
+def _listed(
+    change: Change, places: Mapping[Target, ListPlace], *, is_whole: bool, is_lost: bool
+) -> ListedChange:
+    target = change.target
+    place = places.get(target) or place_of(target)
+    return ListedChange(target, place, is_folder(change), is_whole, is_lost)
+
+
+def listed_back(change: Change, places: Mapping[Target, ListPlace], kind: str) -> ListedChange:
     """Return a change that a rollback of this kind makes, as one of a list.
 
     It is about a loss if an agent deleted the target and this brings it back; or if the rollback itself deletes what
     was there before: a redo deletes again what an agent had, and a restore removes your own files too.
     """
-    came, went = change.after and not change.before, change.before and not change.after
-    is_lost = bool((came and kind != "redo") or (went and kind != "undo"))
-    return msgspec.structs.replace(listed(change, places), is_lost=is_lost)
+    was, is_now = bool(change.before), bool(change.after)
+    is_lost = kind != ("redo" if is_now else "undo")
+    return _listed(change, places, is_whole=was != is_now, is_lost=was != is_now and is_lost)
 
 
 def is_folder(change: Change) -> bool:
@@ -122,7 +128,7 @@ class ListLine(msgspec.Struct, frozen=True):
         return f"{self.name}: {len(self.targets):,} files{within}"
 
 
-def lines_of(every: Iterable[Listed], *, folding: bool = True) -> list[ListLine]:
+def lines_of(every: Iterable[ListedChange], *, folding: bool = True) -> list[ListLine]:
     """Return the lines of a list, what matters most first. Without `folding`, each target has its own line.
 
     A folder is folded if it came or went as a whole, or is generated. What is ignored is never folded: `.env` is in
@@ -134,7 +140,7 @@ def lines_of(every: Iterable[Listed], *, folding: bool = True) -> list[ListLine]
     if not folding:
         return [_alone(item) for item in sorted(told, key=_order)]
     roots = _Roots(_key(item.target) for item in items if item.is_folder and item.is_whole)
-    groups: dict[tuple[Rank, str, str, str], list[Listed]] = {}
+    groups: dict[tuple[Rank, str, str, str], list[ListedChange]] = {}
     lines: list[ListLine] = []
     for item in sorted(told, key=_order):
         if root := _root_of(item, roots):
@@ -172,13 +178,13 @@ def shortened(lines: Iterable[ListLine], most: int = SHOWN) -> tuple[list[ListLi
     return shown, left
 
 
-def _alone(item: Listed) -> ListLine:
+def _alone(item: ListedChange) -> ListLine:
     target = item.target
     name = f"{target.said}/" if item.is_folder else target.said
     return ListLine(item.place.rank, name, (target,), is_lost=item.is_lost)
 
 
-def _order(item: Listed) -> tuple[Rank, Target]:
+def _order(item: ListedChange) -> tuple[Rank, Target]:
     return item.place.rank, item.target
 
 
@@ -217,7 +223,7 @@ class _Roots:
         return found
 
 
-def _root_of(item: Listed, roots: _Roots) -> str:
+def _root_of(item: ListedChange, roots: _Roots) -> str:
     """Return the folder of which an item is a part; empty if it stands for itself."""
     if item.target.resource not in PATHS or item.place.rank is Rank.IGNORED:
         return ""

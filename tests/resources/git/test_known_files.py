@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from takeback.core.change import ABSENT, Change, Target, Version
-from takeback.core.listing import Place, Rank
+from takeback.core.listing import ListPlace, Rank
 from takeback.resources.git.format import ignore_file
 from takeback.resources.git.known_files import KnownFiles
 
@@ -24,7 +24,7 @@ def git(root: Path, *words: str, given: str = "") -> str:
     return done.stdout
 
 
-def places(root: Path, *names: str) -> dict[str, Place]:
+def places(root: Path, *names: str) -> dict[str, ListPlace]:
     known = KnownFiles(root, lambda _: None, lambda _: None)
     found = known.places(Change(Target("files", name), FILE, ABSENT) for name in names)
     return {target.name: place for target, place in found.items()}
@@ -103,7 +103,10 @@ def test_the_patterns_mean_what_they_mean_to_git(patterns: str, tmp_path: Path) 
 
 
 def test_a_log_looks_generated_whatever_git_says(tmp_path: Path) -> None:
-    assert places(tmp_path, "x.log", "x.py") == {"x.log": Place(Rank.GENERATED), "x.py": Place(Rank.FILE)}
+    assert places(tmp_path, "x.log", "x.py") == {
+        "x.log": ListPlace(Rank.GENERATED),
+        "x.py": ListPlace(Rank.FILE),
+    }
 
 
 def test_patterns_of_a_folder_come_before_those_above(tmp_path: Path) -> None:
@@ -115,10 +118,10 @@ def test_patterns_of_a_folder_come_before_those_above(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_dependencies_is_generated_without_git_too(tmp_path: Path) -> None:
-    home = Place(Rank.GENERATED, "web/node_modules")
+    home = ListPlace(Rank.GENERATED, "web/node_modules")
     assert places(tmp_path, "web/node_modules/x/y.js", "web/app.js") == {
         "web/node_modules/x/y.js": home,
-        "web/app.js": Place(),
+        "web/app.js": ListPlace(),
     }
 
 
@@ -133,10 +136,10 @@ def test_what_was_added_by_force_is_tracked(version: int, tmp_path: Path) -> Non
     git(tmp_path, "update-index", "--index-version", str(version))
     found = places(tmp_path, "node_modules/ours.js", "node_modules/theirs.js", ".env", "other.env")
     assert found == {
-        "node_modules/ours.js": Place(),
-        "node_modules/theirs.js": Place(Rank.GENERATED, "node_modules"),
-        ".env": Place(),
-        "other.env": Place(Rank.IGNORED),
+        "node_modules/ours.js": ListPlace(),
+        "node_modules/theirs.js": ListPlace(Rank.GENERATED, "node_modules"),
+        ".env": ListPlace(),
+        "other.env": ListPlace(Rank.IGNORED),
     }
 
 

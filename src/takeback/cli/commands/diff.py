@@ -13,8 +13,8 @@ from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import ALL, ids_of
 from takeback.cli.pager import page
 from takeback.cli.render.history import telling
-from takeback.cli.render.listing import fitted, folded
-from takeback.cli.text import paint, visible, width
+from takeback.cli.render.listing import fitted
+from takeback.cli.text import folded, paint, visible, width
 from takeback.core import ids
 from takeback.core.listing import lines_of, listed
 from takeback.workspace.describe import Diff, kind, verb
@@ -62,7 +62,8 @@ def command(
         moments.append(words[len(moments)])
     start, end = [*moments, "", ""][:2]
     with session.workspace() as workspace:
-        diff = workspace.diff(start, end, words[len(moments) :])
+        with session.progress.during("Comparing"):
+            diff = workspace.diff(start, end, words[len(moments) :])
         if session.json:
             return session.data({"changes": diff.data()})
         shown = msgspec.structs.replace(diff, changes=tuple(telling(diff)))

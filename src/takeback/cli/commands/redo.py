@@ -23,7 +23,8 @@ def command(
     The next `redo` reverses the undo or restore before that.
     """
     with session.workspace() as workspace:
-        report = workspace.try_redo(preview=preview, on_conflict=on_conflict)
+        with session.progress.during("Bringing back"):
+            report = workspace.try_redo(preview=preview, on_conflict=on_conflict)
         session.everything = everything
         code = answer(session, workspace.history, report)
     ctx.exit(code)

@@ -32,7 +32,8 @@ def command(
     branches and the rows of a PostgreSQL server stay as they are.
     """
     with session.workspace() as workspace:
-        report = workspace.try_restore(checkpoint, paths=paths, preview=preview)
+        with session.progress.during("Restoring"):
+            report = workspace.try_restore(checkpoint, paths=paths, preview=preview)
         session.everything = everything
         code = answer(session, workspace.history, report, paths=paths)
     ctx.exit(code)

@@ -10,10 +10,8 @@ import click
 
 from takeback.agents import clients, hook_tampering
 from takeback.cli.context import CommandContext, TakebackCommand
-from takeback.cli.options import ALL
 from takeback.cli.render.history import run_data, what
 from takeback.cli.render.intents import outbox_lines
-from takeback.cli.render.listing import change_lines, fit, folded, joined
 from takeback.cli.render.runs import (
     approval_data,
     approval_lines,
@@ -29,7 +27,7 @@ from takeback.cli.render.sessions import (
     sessions,
     telling_changes,
 )
-from takeback.cli.text import ago, iso, plural
+from takeback.cli.text import ago, fit, folded, iso, joined, plural
 from takeback.core.change import ABSENT, Change
 from takeback.core.entities import Approval, RecordedAction, RecordedRun
 from takeback.core.events import Did, Item, RollbackBegan
@@ -56,7 +54,7 @@ ITEMS_SHOWN = 10
 
 
 @click.command("status", cls=TakebackCommand)
-@ALL
+@click.option("--all", "everything", is_flag=True, help="Name every path, instead of counting the rest")
 @click.pass_obj
 def command(session: CommandContext, everything: bool) -> None:
     """Show the state of the workspace, and what waits for you"""
@@ -94,8 +92,7 @@ def command(session: CommandContext, everything: bool) -> None:
                 f"This workspace sits in {elsewhere}. Nothing is recorded here; `takeback log` reads it."
             )
         root = "" if elsewhere else str(workspace.root)
-        places = workspace.places(so_far) if so_far else {}
-        names = change_lines(so_far, places, workspace.tell, everything=everything)
+        names = _named(workspace, so_far, everything=everything) if so_far else []
         remains = _remaining_lines(workspace, everything=everything)
         for line in fit([*_lines(root, history, waiting, names, remains), *outbox_lines(outbox)]):
             session.line(line)
@@ -270,6 +267,12 @@ def _remaining(history: History) -> tuple[RecordedAction, list[Item]] | None:
     open_ = [item for item in last.items if item.did not in SETTLING or not item.verified]
     items = [item for item in open_ if not _is_answered(history, last, item)]
     return (last, items) if items else None
+
+
+def _named(workspace: Workspace, changes: Sequence[Change], *, everything: bool) -> list[str]:
+    from takeback.cli.render.listing import change_lines  # hardly ever needed
+
+    return change_lines(changes, workspace.places(changes), workspace.tell, everything=everything)
 
 
 def _remaining_lines(workspace: Workspace, *, everything: bool) -> list[str]:

@@ -61,9 +61,10 @@ def command(
     prompt or a whole session. If the action belongs to a run, the output says how to take back the whole run.
     """
     with session.workspace() as workspace:
-        report = workspace.try_undo(
-            *ids, to=to, agent=agent, paths=paths, preview=preview, on_conflict=on_conflict
-        )
+        with session.progress.during("Taking back"):
+            report = workspace.try_undo(
+                *ids, to=to, agent=agent, paths=paths, preview=preview, on_conflict=on_conflict
+            )
         last = not ids and not to and not agent and not paths
         session.everything = everything
         code = answer(session, workspace.history, report, last=last, forking=conversation, paths=paths)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from takeback.cli.render.history import counted
-from takeback.cli.render.listing import joined
-from takeback.cli.text import iso, plural
+from takeback.cli.text import iso, joined, plural
 from takeback.core.change import Change
 from takeback.core.codec import one_line
 from takeback.core.entities import RecordedAction

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
-from click import unstyle
-
-from takeback.cli.text import paint, width, wrapped
+from takeback.cli.text import folded, paint, width, wrapped
 from takeback.core.change import Change, Target
-from takeback.core.listing import SHOWN, ListLine, Place, Rank, is_folder, lines_of, listed, shortened
+from takeback.core.listing import SHOWN, ListLine, ListPlace, Rank, is_folder, lines_of, listed, shortened
 from takeback.workspace.describe import verb
 
 HEAD = 10
@@ -48,7 +45,7 @@ def headed(head: str, text: Sequence[str]) -> list[str]:
 
 def change_lines(
     changes: Iterable[Change],
-    places: Mapping[Target, Place],
+    places: Mapping[Target, ListPlace],
     tell: Tell,
     *,
     everything: bool = False,
@@ -94,37 +91,6 @@ def fitted(text: str, room: int) -> str:
         return text
     end = (room - 1) * 2 // 3
     return f"{text[: room - 1 - end]}…{text[-end:]}"
-
-
-def folded(text: str, indent: str, more: str = "  ") -> list[str]:
-    """Return a sentence on as many lines as it needs."""
-    return textwrap.wrap(
-        text,
-        width(),
-        initial_indent=indent,
-        subsequent_indent=indent + more,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
-
-
-def joined(one: str, other: str, between: str = " ") -> list[str]:
-    """Return two sentences on one line, or on two if there is no room."""
-    line = f"{one}{between}{other}"
-    return (
-        [line]
-        if len(line) <= width()
-        else [*folded(one, ""), *folded(other, "  " if between == "  " else "")]
-    )
-
-
-def fit(lines: Iterable[str]) -> list[str]:
-    """Return these lines, with those that are too long broken between words."""
-    found: list[str] = []
-    for line in lines:
-        indent = line[: len(line) - len(line.lstrip())]
-        found += [line] if len(unstyle(line)) <= width() else folded(line.strip(), indent)
-    return found
 
 
 def way(does: str, command: str, column: int = 37) -> list[str]:

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from takeback.cli.render.listing import INDENT, folded, headed, joined, shown, way
+from takeback.cli.render.listing import INDENT, headed, shown, way
 from takeback.cli.render.runs import way_to_settle
-from takeback.cli.text import ago, plural, width
+from takeback.cli.text import ago, folded, joined, plural, width
 from takeback.core.change import OF_PATHS, Target
 from takeback.core.codec import one_line
 from takeback.core.entities import RecordedAction, RecordedRun, RecordedStep

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from takeback.core.change import Change, Target
-from takeback.core.listing import Listed, ListLine, Place, lines_of, listed_back, place_of
+from takeback.core.listing import ListedChange, ListLine, ListPlace, lines_of, listed_back, place_of
 from takeback.core.rollback import Do, Planned, RollbackPlan, Verdict
 from takeback.errors import ConflictError, RollbackIncomplete
 
@@ -61,7 +61,7 @@ class ReportItem(msgspec.Struct, frozen=True):
     """True if it hardly matters: only a time was put back, or nothing had to be done."""
     says: str = ""
     """A description for people, if the name of the target is not enough."""
-    listed: Listed | None = None
+    listed: ListedChange | None = None
     """Its place in a list for people."""
     of: tuple[str, ...] = ()
     """The actions that made the changes which it takes back."""
@@ -186,10 +186,10 @@ class RollbackReport(msgspec.Struct, frozen=True):
 
     def lists(self, *, folding: bool = True) -> list[tuple[str, list[ListLine]]]:
         """Return the lines for people by what was done, in the order of the report: what matters most first."""
-        groups: dict[str, list[Listed]] = {}
+        groups: dict[str, list[ListedChange]] = {}
         for item in self.items:
             if not item.minor:
-                placed = item.listed or Listed(item.target, place_of(item.target))
+                placed = item.listed or ListedChange(item.target, place_of(item.target))
                 groups.setdefault(item.did, []).append(placed)
         return [(did, lines_of(groups[did], folding=folding)) for did in _ORDER if did in groups]
 
@@ -219,7 +219,7 @@ def of_plan(
     kind: str,
     says: Callable[[Planned], str],
     minor: Callable[[Target], bool],
-    places: Mapping[Target, Place],
+    places: Mapping[Target, ListPlace],
     *,
     preview: bool,
     choices: tuple[str, ...] = (),

@@ -19,7 +19,7 @@ from takeback.core import selection as select
 from takeback.core.change import ABSENT, IN_ROOT, Change, Target, Version
 from takeback.core.entities import RecordedAction
 from takeback.core.history import History
-from takeback.core.listing import Place, listed_back
+from takeback.core.listing import ListPlace, listed_back
 from takeback.core.rollback import (
     Do,
     OnConflict,
@@ -53,7 +53,7 @@ ENDED = crash_points.crash_point("rollback-ended")
 PROGRESSED = crash_points.crash_point("rollback-progressed")
 
 
-Places = Callable[[Iterable[Change]], Mapping[Target, Place]]
+Places = Callable[[Iterable[Change]], Mapping[Target, ListPlace]]
 """Returns how much each of these changes matters to a person."""
 
 

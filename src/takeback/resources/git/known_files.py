@@ -13,9 +13,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from takeback.core.change import Change, Target, Version
-from takeback.core.codec import path_of, text_of
-from takeback.core.listing import Place, Rank, place_of
+from takeback.core.change import IN_ROOT, Change, Target, Version
+from takeback.core.codec import path_of
+from takeback.core.listing import ListPlace, Rank, is_folder, place_of
 from takeback.resources.git import entry
 from takeback.resources.git.format import ignore_file, index_file, place
 from takeback.resources.git.format.ignore_file import IgnoreRule
@@ -27,11 +27,11 @@ SEARCHED_MAX = 64
 """Above so many names, the index is read once instead of being searched for each."""
 
 _GENERATED_FOLDER = re.compile(
-    rb"node_modules|bower_components|__pycache__|\.venv|venv|\.tox|\.nox|\.eggs|[^/]+\.egg-info|\.mypy_cache"
-    rb"|\.pytest_cache|\.ruff_cache|\.hypothesis|\.ipynb_checkpoints|\.next|\.nuxt|\.svelte-kit|\.parcel-cache"
-    rb"|\.turbo|\.gradle|\.terraform|\.dart_tool|htmlcov|\.nyc_output|\.cache"
+    r"node_modules|bower_components|__pycache__|\.venv|venv|\.tox|\.nox|\.eggs|[^/]+\.egg-info|\.mypy_cache"
+    r"|\.pytest_cache|\.ruff_cache|\.hypothesis|\.ipynb_checkpoints|\.next|\.nuxt|\.svelte-kit|\.parcel-cache"
+    r"|\.turbo|\.gradle|\.terraform|\.dart_tool|htmlcov|\.nyc_output|\.cache"
 )
-_GENERATED_FILE = re.compile(rb".*\.(?:pyc|pyo|o|obj|class|swp|log)|\.DS_Store|Thumbs\.db|\.coverage")
+_GENERATED_FILE = re.compile(r".*\.(?:pyc|pyo|o|obj|class|swp|log)|\.DS_Store|Thumbs\.db|\.coverage")
 
 
 class KnownFiles:
@@ -45,32 +45,27 @@ class KnownFiles:
         self._text = text
         self._content = content
 
-    def places(self, changes: Iterable[Change]) -> dict[Target, Place]:
+    def places(self, changes: Iterable[Change]) -> dict[Target, ListPlace]:
         """Return how much each change matters."""
         every = list(changes)
         ignores = _Ignores(self._root, self._recorded(every))
-        found: dict[Target, Place] = {}
-        doubted: dict[Target, tuple[bytes, Place]] = {}
+        found = {change.target: place_of(change.target) for change in every}
+        doubted: dict[Target, ListPlace] = {}
         for change in every:
             target = change.target
-            found[target] = place_of(target)
-            if target.resource not in ("files", "sqlite") or target.root:
+            if target.resource not in IN_ROOT or target.root:
                 continue
-            path = path_of(target.name)
-            judged = ignores.judge(path, is_folder=(change.after or change.before).id.startswith("d:"))
-            if target.resource == "sqlite":
-                # A database in an ignored folder is nobody's build product.
-                judged = (
-                    judged if judged and judged.rank is Rank.GENERATED and _is_named(judged.home) else None
-                )
+            judged = ignores.judge(target.name, is_folder=is_folder(change))
+            if judged and target.resource == "sqlite" and not _is_named(judged.home):
+                continue  # a database in an ignored folder is nobody's build product
             if judged:
-                doubted[target] = (path, judged)
-        if not doubted:
-            return found
-        tracked = self._tracked(every, {_searched(path, judged) for path, judged in doubted.values()})
-        for target, (path, judged) in doubted.items():
-            found[target] = found[target] if path in tracked else judged
-        return found
+                doubted[target] = judged
+        tracked = self._tracked(every, {place.home or t.name for t, place in doubted.items()})
+        return found | {
+            target: judged
+            for target, judged in doubted.items()
+            if not tracked or path_of(target.name) not in tracked
+        }
 
     def _recorded(self, changes: Sequence[Change]) -> Mapping[bytes, Callable[[], bytes | None]]:
         """Return how to read the `.gitignore` files that changed, as they were before."""
@@ -80,9 +75,12 @@ class KnownFiles:
             if change.target.resource == "files" and path_of(change.target.name).rpartition(b"/")[2] == NAME
         }
 
-    def _tracked(self, changes: Iterable[Change], wanted: set[bytes]) -> set[bytes]:
-        """Return the tracked paths at or below the wanted ones, before or after these changes."""
+    def _tracked(self, changes: Iterable[Change], names: set[str]) -> set[bytes]:
+        """Return the tracked paths, before or after these changes; nothing if none can be at or below these names."""
         tracked: set[bytes] = set()
+        wanted = [path_of(name) for name in names]
+        if not wanted:
+            return tracked
         for data in (*self._indexes(), *self._changed_indexes(changes)):
             is_compressed = data[7:8] == b"\x04"
             if not is_compressed and len(wanted) <= SEARCHED_MAX and not any(one in data for one in wanted):
@@ -124,28 +122,30 @@ class _Ignores:
         self._root = root
         self._recorded = recorded
         self._rules: dict[bytes, list[IgnoreRule]] = {}
-        self._folders: dict[bytes, Place | None] = {b"": None}
+        self._folders: dict[str, ListPlace | None] = {"": None}
         self._exclude = self._read(os.path.join(root, place.LINK, b"info", b"exclude"))
 
-    def judge(self, path: bytes, *, is_folder: bool) -> Place | None:
+    def judge(self, name: str, *, is_folder: bool) -> ListPlace | None:
         """Return the place of something ignored or generated, or None if it is neither."""
         if is_folder:
-            return self._folder(path)
-        above, _, name = path.rpartition(b"/")
+            return self._folder(name)
+        above, _, last = name.rpartition("/")
         if home := self._folder(above):
             return home
-        if _GENERATED_FILE.fullmatch(name):
-            return Place(Rank.GENERATED)
-        return Place(Rank.IGNORED) if self._is_ignored(path, is_folder=False) else None
+        if _GENERATED_FILE.fullmatch(last):
+            return ListPlace(Rank.GENERATED)
+        return ListPlace(Rank.IGNORED) if self._is_ignored(path_of(name), is_folder=False) else None
 
-    def _folder(self, path: bytes) -> Place | None:
-        if path in self._folders:
-            return self._folders[path]
-        above, _, name = path.rpartition(b"/")
+    def _folder(self, name: str) -> ListPlace | None:
+        if name in self._folders:
+            return self._folders[name]
+        above, _, last = name.rpartition("/")
         found = self._folder(above)
-        if not found and (_GENERATED_FOLDER.fullmatch(name) or self._is_ignored(path, is_folder=True)):
-            found = Place(Rank.GENERATED, text_of(path))
-        self._folders[path] = found
+        if not found and (
+            _GENERATED_FOLDER.fullmatch(last) or self._is_ignored(path_of(name), is_folder=True)
+        ):
+            found = ListPlace(Rank.GENERATED, name)
+        self._folders[name] = found
         return found
 
     def _is_ignored(self, path: bytes, *, is_folder: bool) -> bool:
@@ -180,9 +180,4 @@ class _Ignores:
 
 
 def _is_named(home: str) -> bool:
-    return bool(_GENERATED_FOLDER.fullmatch(path_of(home).rpartition(b"/")[2]))
-
-
-def _searched(path: bytes, judged: Place) -> bytes:
-    """Return what to search the index for: the folder that is generated as a whole, or the path."""
-    return path_of(judged.home) + b"/" if judged.home else path
+    return bool(_GENERATED_FOLDER.fullmatch(home.rpartition("/")[2]))
