@@ -33,7 +33,6 @@ CRUMBS = {
     "agents.settings.failing_open": "pure: the line of shell that stands in users' settings",
     "agents.settings.opencode": "pure: one agent's settings, as the others have theirs",
     "cli.pager": "starts the pager of the user; a diff only yields lines",
-    "cli.progress": "drawing on a terminal",
     "cli.render.sessions": "values in, lines out",
     "cli.render.worker": "values in, lines out",
     "daemon.hook_command": "the command line that is written into users' settings",
