@@ -19,12 +19,11 @@ from takeback.core.rollback import Verdict
 from takeback.core.selection import inside, outermost
 from takeback.errors import ConflictError, RollbackIncomplete
 from takeback.workspace.describe import fewest_ids, in_doubt, known_as
-from takeback.workspace.results import DOING, TITLES, WOULD_TITLES, RollbackReport, hint_of
+from takeback.workspace.results import BY_HAND, DOING, TITLES, WOULD_TITLES, RollbackReport, hint_of
 
 REMAINING_SHOWN = 8
 TITLES_SHOWN = 3
 UNKNOWN_SHOWN = 3
-BY_HAND = "; by hand: "
 HIDDEN = "whether it changed anything is unknown, because its database cannot be reached"
 _NOTHING = {
     "undo": "Nothing to take back.",
@@ -245,13 +244,15 @@ def _choices(history: History, report: RollbackReport, paths: Sequence[str]) -> 
 
 def _conflicts(history: History, report: RollbackReport) -> list[str]:
     """Return what is in the way, and the later actions that did it."""
-    found = [item for item in report.items if item.did == "conflict"]
-    whys = {}
-    for item in found:
-        later = ", ".join(_called(history, id) for id in item.blockers)
-        why, by_hand, command = item.why.partition(BY_HAND)
-        whys[item.target] = f"{why} (later: {later})" if later else why
-        whys[item.target] += by_hand + command
+    whys: dict[Target, str] = {}
+    names: dict[tuple[str, ...], str] = {(): ""}
+    for item in report.items:
+        if item.did == "conflict":
+            if item.blockers not in names:
+                later = ", ".join(_called(history, id) for id in item.blockers)
+                names[item.blockers] = f" (later: {later})"
+            why, by_hand, command = item.why.partition(BY_HAND)
+            whys[item.target] = f"{why}{names[item.blockers]}{by_hand}{command}"
     lines = next((lines for did, lines in report.lists() if did == "conflict"), [])
     return headed("conflict", _told(report, lines, whys)) if lines else []
 

@@ -111,7 +111,7 @@ def changed(changes: Iterable[Change]) -> str:
     groups: dict[str, Counter[str]] = {}
     for change in every:
         name = "/".join(keys_of(change.target.name)) if change.target.resource == "memory" else ""
-        groups.setdefault(change.target.resource, Counter())[name or change.target.name] += 1
+        groups.setdefault(change.target.resource, Counter())[name or change.target.said] += 1
     parts = []
     for resource, names in groups.items():
         shown = ", ".join(list(names)[:NAMES_MAX])
@@ -255,7 +255,7 @@ def _rollback_began(history: History, record: Record, event: e.RollbackBegan) ->
 
 def _rollback_progressed(_history: History, _record: Record, event: e.RollbackProgressed) -> EventText:
     item = event.item
-    return EventText(event.rollback, f"{item.target.name}: {item.did.value}{_because(item.why)}", minor=True)
+    return EventText(event.rollback, f"{item.target.said}: {item.did.value}{_because(item.why)}", minor=True)
 
 
 def _rollback_ended(history: History, _record: Record, event: e.RollbackEnded) -> EventText:

@@ -151,9 +151,10 @@ class RollbackReport(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.verdict is Verdict.CONFLICT:
-            conflicts = [item for item in self.items if item.did == "conflict"]
-            names, why = _names(item.said for item in conflicts), conflicts[0].why
-            return f"Stopped at {names}: {why}. Nothing was {_NOTHING_DONE[self.kind]}."
+            lines = dict(self.lists())["conflict"]
+            why = next(item.why for item in self.items if item.target == lines[0].targets[0])
+            names = _names(self.texts(lines), _sizes(lines))
+            return f"Stopped at {names}: {why.partition(BY_HAND)[0]}. Nothing was {_NOTHING_DONE[self.kind]}."
         if not self.items:
             return f"Nothing to {DOING[self.kind]}.{self._elsewhere()}"
         parts = [f"{did} {_names(self.texts(lines), _sizes(lines))}" for did, lines in self.lists()]
@@ -255,6 +256,8 @@ def of_plan(
     )
 
 
+BY_HAND = "; by hand: "
+"""What is between a reason and a command that a human can use instead."""
 TRY_AGAIN = "try again"
 """The words with which a resource marks a conflict that is only temporary."""
 
