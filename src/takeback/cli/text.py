@@ -93,6 +93,7 @@ def sized(count: int) -> str:
 
 
 WIDTH_MIN = 40
+UNBOUNDED = 1 << 16
 
 
 def width() -> int:
@@ -100,12 +101,21 @@ def width() -> int:
     return max(shutil.get_terminal_size().columns, WIDTH_MIN)
 
 
+def room() -> int:
+    """Return how many columns a sentence or a name may have: in a pipe any number, so that programs find it whole.
+
+    `COLUMNS` holds there too.
+    """
+    bounded = environment.names_columns() or sys.stdout.isatty() or sys.stderr.isatty()
+    return width() if bounded else UNBOUNDED
+
+
 def wrapped(words: Iterable[str], indent: str, between: str = ", ") -> list[str]:
     """Return these words on lines that fit, each line indented. A word that is too long has a line of its own."""
-    room = width() - len(indent)
+    most = width() - len(indent)
     lines: list[str] = []
     for word in words:
-        if lines and len(lines[-1]) + len(between) + len(word) < room:
+        if lines and len(lines[-1]) + len(between) + len(word) < most:
             lines[-1] += between + word
         else:
             if lines:
@@ -118,7 +128,7 @@ def folded(text: str, indent: str, more: str = "  ") -> list[str]:
     """Return a sentence on as many lines as it needs."""
     return textwrap.wrap(
         text,
-        width(),
+        room(),
         initial_indent=indent,
         subsequent_indent=indent + more,
         break_on_hyphens=False,
@@ -130,9 +140,7 @@ def joined(one: str, other: str, between: str = " ") -> list[str]:
     """Return two sentences on one line, or on two if there is no room."""
     line = f"{one}{between}{other}"
     return (
-        [line]
-        if len(line) <= width()
-        else [*folded(one, ""), *folded(other, "  " if between == "  " else "")]
+        [line] if len(line) <= room() else [*folded(one, ""), *folded(other, "  " if between == "  " else "")]
     )
 
 
@@ -141,7 +149,7 @@ def fit(lines: Iterable[str]) -> list[str]:
     found: list[str] = []
     for line in lines:
         indent = line[: len(line) - len(line.lstrip())]
-        found += [line] if len(click.unstyle(line)) <= width() else folded(line.strip(), indent)
+        found += [line] if len(click.unstyle(line)) <= room() else folded(line.strip(), indent)
     return found
 
 

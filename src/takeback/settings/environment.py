@@ -325,6 +325,11 @@ def of_pager() -> dict[str, str]:
     return environment_with({"LESS": os.environ.get("LESS", "FRX")})
 
 
+def names_columns() -> bool:
+    """Return True if the user says how wide lines may be."""
+    return bool(os.environ.get("COLUMNS"))
+
+
 def wants_colour() -> bool:
     """Return True if the terminal may show colours."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -14,7 +14,7 @@ from takeback.cli.options import ALL, ids_of
 from takeback.cli.pager import page
 from takeback.cli.render.history import telling
 from takeback.cli.render.listing import fitted
-from takeback.cli.text import folded, paint, visible, width
+from takeback.cli.text import folded, paint, room, visible
 from takeback.core import ids
 from takeback.core.listing import lines_of, listed
 from takeback.workspace.describe import Diff, kind, verb
@@ -91,7 +91,7 @@ def _stat(workspace: Workspace, diff: Diff, *, everything: bool) -> Iterator[str
     """Yield a line for each path, or for a whole folder; the content of such a folder is not read."""
     every = {change.target: change for change in diff if change.before != change.after or diff.stat(change)}
     places = workspace.places(every.values())
-    room = width() - STAT_COLUMNS
+    most = room() - STAT_COLUMNS
     for line in lines_of((listed(c, places) for c in every.values()), folding=not everything):
         change = every[line.targets[0]]
         did = {verb(every[target]) for target in line.targets}
@@ -103,7 +103,7 @@ def _stat(workspace: Workspace, diff: Diff, *, everything: bool) -> Iterator[str
             continue
         amount = f"+{counts[0]} -{counts[1]}" if counts else kind(change)
         name = str(change.target)
-        yield f"{head}{amount:>12}  {name if everything else fitted(name, room)}"
+        yield f"{head}{amount:>12}  {name if everything else fitted(name, most)}"
 
 
 def _painted(lines: Iterable[str]) -> Iterator[str]:

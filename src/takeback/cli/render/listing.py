@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
-from takeback.cli.text import folded, paint, width, wrapped
+from takeback.cli.text import folded, paint, room, width, wrapped
 from takeback.core.change import Change, Target
 from takeback.core.listing import SHOWN, ListLine, ListPlace, Rank, is_folder, lines_of, listed, shortened
 from takeback.workspace.describe import verb
@@ -33,7 +33,7 @@ def shown(lines: Sequence[ListLine], say: Say, *, everything: bool = False, most
         if one_by_one:
             text += [part for line in some for part in folded(say(line), INDENT)]
         else:
-            text += wrapped([fitted(say(line), width() - len(INDENT)) for line in some], INDENT)
+            text += wrapped([fitted(say(line), room() - len(INDENT)) for line in some], INDENT)
     return _with_more(text, left)
 
 
@@ -85,15 +85,15 @@ def _with_more(text: list[str], left: int) -> list[str]:
     return [*text, f"{INDENT}{more}"]
 
 
-def fitted(text: str, room: int) -> str:
+def fitted(text: str, most: int) -> str:
     """Return a text that fits: the middle of a longer one is left out, since its ends say more."""
-    if len(text) <= room:
+    if len(text) <= most:
         return text
-    end = (room - 1) * 2 // 3
-    return f"{text[: room - 1 - end]}…{text[-end:]}"
+    end = (most - 1) * 2 // 3
+    return f"{text[: most - 1 - end]}…{text[-end:]}"
 
 
 def way(does: str, command: str, column: int = 37) -> list[str]:
     """Return what a command does and the command: on one line, or on two if there is no room."""
     line = f"  {does.ljust(column)}{'' if len(does) < column else '  '}{command}"
-    return [line] if len(line) <= width() else [f"  {does}", f"      {command}"]
+    return [line] if len(line) <= room() else [f"  {does}", f"      {command}"]
