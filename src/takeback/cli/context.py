@@ -25,6 +25,8 @@ class CommandContext(msgspec.Struct):
     directory: str = "."
     json: bool = False
     to_stderr: bool = False
+    everything: bool = False
+    """True if lists name every path."""
     opened: list[Workspace] = []
     progress: TerminalProgress = msgspec.field(default_factory=TerminalProgress)
 

@@ -14,8 +14,14 @@ ON_CONFLICT = click.option(
     type=click.Choice(["stop", "keep", "merge", "overwrite"]),
     default="stop",
     show_default=True,
-    help="If somebody else has changed the same file since: stop and change nothing, keep their version, merge, or "
-    "overwrite their version",
+    help="If you, another agent or another program changed the same file since: stop and change nothing, keep that "
+    "version, merge, or overwrite it",
+)
+ALL = click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Name every path, instead of folding folders and counting the rest",
 )
 
 INTERVAL_MAX_S = 7 * 86400

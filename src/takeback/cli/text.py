@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 import sys
+import textwrap
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -71,7 +74,12 @@ def echo(text: str, *, err: bool = False) -> None:
     A file or pipe gets the text unchanged: there, a diff is a patch.
     """
     stream = sys.stderr if err else sys.stdout
-    click.echo(CONTROLS.sub(_spelt, text) if stream.isatty() else text, err=err)
+    click.echo(tame(text) if stream.isatty() else text, err=err)
+
+
+def tame(text: str) -> str:
+    """Return a line for a terminal: only its colours may control it."""
+    return CONTROLS.sub(_spelt, text)
 
 
 def sized(count: int) -> str:
@@ -82,6 +90,67 @@ def sized(count: int) -> str:
             break
         size /= 1000
     return f"{size:.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
+
+
+WIDTH_MIN = 40
+UNBOUNDED = 1 << 16
+
+
+def width() -> int:
+    """Return how many columns a line may have: `COLUMNS`, or those of the terminal, or 80."""
+    return max(shutil.get_terminal_size().columns, WIDTH_MIN)
+
+
+def room() -> int:
+    """Return how many columns a sentence or a name may have: in a pipe any number, so that programs find it whole.
+
+    `COLUMNS` holds there too.
+    """
+    bounded = environment.names_columns() or sys.stdout.isatty() or sys.stderr.isatty()
+    return width() if bounded else UNBOUNDED
+
+
+def wrapped(words: Iterable[str], indent: str, between: str = ", ") -> list[str]:
+    """Return these words on lines that fit, each line indented. A word that is too long has a line of its own."""
+    most = width() - len(indent)
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1]) + len(between) + len(word) < most:
+            lines[-1] += between + word
+        else:
+            if lines:
+                lines[-1] += between.rstrip()
+            lines.append(word)
+    return [indent + line for line in lines]
+
+
+def folded(text: str, indent: str, more: str = "  ") -> list[str]:
+    """Return a sentence on as many lines as it needs."""
+    return textwrap.wrap(
+        text,
+        room(),
+        initial_indent=indent,
+        subsequent_indent=indent + more,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def joined(one: str, other: str, between: str = " ") -> list[str]:
+    """Return two sentences on one line, or on two if there is no room."""
+    line = f"{one}{between}{other}"
+    return (
+        [line] if len(line) <= room() else [*folded(one, ""), *folded(other, "  " if between == "  " else "")]
+    )
+
+
+def fit(lines: Iterable[str]) -> list[str]:
+    """Return these lines, with those that are too long broken between words."""
+    found: list[str] = []
+    for line in lines:
+        indent = line[: len(line) - len(line.lstrip())]
+        found += [line] if len(click.unstyle(line)) <= room() else folded(line.strip(), indent)
+    return found
 
 
 def plural(count: int, noun: str, many: str = "") -> str:

@@ -213,7 +213,7 @@ def _decide(
             continue
         if segment.only_stamp:
             continue
-        why = segment.doubt or "it was changed by somebody else since"
+        why = segment.doubt or _changed_by(history, target, entries)
         if choice is OnConflict.OVERWRITE:
             version = next(s.before for s in segments if not s.only_stamp)
             break
@@ -226,6 +226,15 @@ def _decide(
         return Planned(target, Do.CONFLICT, present, present, settles, seqs, why, blockers=blockers)
     do = _what(version, present, kept=bool(why), merging=bool(merges))
     return Planned(target, do, present, version, settles, seqs, why, tuple(merges))
+
+
+def _changed_by(history: History, target: Target, entries: list[Entry]) -> str:
+    """Return who changed a target after the selected changes. What no action did was done by the user."""
+    mine = {entry.seq for entry in entries}
+    latest = next((entry for entry in history.latest_entries(target) if entry.seq not in mine), None)
+    if latest is None or latest.seq < entries[0].seq or history.actions[latest.action].kind == "outside":
+        return "you changed it since"
+    return f"{latest.action} changed it since"
 
 
 def _came_and_went(segments: list[Segment], present: Version) -> bool:

@@ -315,6 +315,21 @@ def webhook_secret(named: str) -> str:
     return found
 
 
+def pager() -> str | None:
+    """Return the command that shows long output page by page: empty if none is wanted, None if none is named."""
+    return "" if os.environ.get("TERM") == "dumb" else os.environ.get("PAGER")
+
+
+def of_pager() -> dict[str, str]:
+    """Return the environment of a pager, in which `less` lets colours pass and ends at the end of the text."""
+    return environment_with({"LESS": os.environ.get("LESS", "FRX")})
+
+
+def names_columns() -> bool:
+    """Return True if the user says how wide lines may be."""
+    return bool(os.environ.get("COLUMNS"))
+
+
 def wants_colour() -> bool:
     """Return True if the terminal may show colours."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

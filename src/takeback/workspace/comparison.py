@@ -24,13 +24,17 @@ class Comparison:
     def changes(self, start: str, end: str, paths: Iterable[str]) -> tuple[Change, ...]:
         """Return what the action, step or run `start` changed, or the changes between two checkpoints.
 
+        What matters most comes first.
+
         By default `end` is the present, and `start` the beginning of the last action. Paths limit the changes to
         those at or below one of them.
         """
         wanted = path_filter(self._parts.root, self._parts.history, paths)
         is_of_one = start and ids.parse(start)[0] != ids.CHECKPOINT and not end
         found = self._made_by(start) if is_of_one else self._between(start, end)
-        return tuple(change for change in found if wanted(change.target))
+        chosen = [change for change in found if wanted(change.target)]
+        places = self._parts.known_files.places(chosen)
+        return tuple(sorted(chosen, key=lambda change: (places[change.target].rank, change.target)))
 
     def text(self, change: Change, version: Version) -> bytes | None:
         """Return the text of one side of a change, or None if its resource has none."""

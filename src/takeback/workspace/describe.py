@@ -2,7 +2,17 @@
 
 from takeback.engine.describe.diff import Diff, kind, verb
 from takeback.engine.describe.replay import ReplayMoment, RunSnapshot, run_of
-from takeback.engine.describe.wording import NOT_ALLOWED, body_of, call_text, is_call, named, short
+from takeback.engine.describe.wording import (
+    NOT_ALLOWED,
+    body_of,
+    call_text,
+    fewest_ids,
+    is_call,
+    item_said,
+    known_as,
+    named,
+    short,
+)
 from takeback.engine.locks.leases import family_of, who
 from takeback.engine.locks.left_behind import is_gone
 from takeback.engine.runs.recorded_calls import in_doubt, stands
@@ -17,10 +27,13 @@ __all__ = [
     "body_of",
     "call_text",
     "family_of",
+    "fewest_ids",
     "in_doubt",
     "is_call",
     "is_gone",
+    "item_said",
     "kind",
+    "known_as",
     "named",
     "run_of",
     "short",

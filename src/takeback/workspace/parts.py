@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from takeback.core.events import ContentForgotten
 from takeback.core.history import History
 from takeback.core.intents import Queued
+from takeback.engine.describe.wording import known_as
 from takeback.engine.gate.foresight import Foresight
 from takeback.engine.gate.rules import Judging
 from takeback.engine.locks.guard import LockGuard
@@ -39,6 +40,7 @@ from takeback.resources.files.outside.resource import Outside
 from takeback.resources.files.outside.survey import CaptureLimits, OutsideSurveyor
 from takeback.resources.files.put_back.room import Reserve
 from takeback.resources.files.resource import Files
+from takeback.resources.git.known_files import KnownFiles
 from takeback.resources.git.resource import Git
 from takeback.resources.memory import MemoryResource
 from takeback.resources.postgres import connection
@@ -273,7 +275,11 @@ class WorkspaceParts:
         history = self.ledger.history
         return [
             self.intents,
-            CallsResource(history.latest, lambda id: self.calls.known(history.actions[id])),
+            CallsResource(
+                history.latest,
+                lambda id: self.calls.known(history.actions[id]),
+                lambda id: known_as(history, history.actions[id]),
+            ),
             MemoryResource(history.latest, history.timeline),
         ]
 
@@ -369,7 +375,12 @@ class WorkspaceParts:
 
     @cached_property
     def rollbacks(self) -> Rollbacks:
-        return Rollbacks(self.tracker, self.calls, environment.actor())
+        return Rollbacks(self.tracker, self.calls, environment.actor(), self.known_files.places)
+
+    @cached_property
+    def known_files(self) -> KnownFiles:
+        """What git tracks and ignores, and what is generated: so that lists begin with what matters."""
+        return KnownFiles(self.root, self.files.text, self.git.index_text)
 
     @cached_property
     def databases(self) -> ByPlace:

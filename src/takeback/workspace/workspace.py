@@ -14,7 +14,7 @@ import msgspec
 
 from takeback.core import events as e
 from takeback.core import ids, selection
-from takeback.core.change import Change, Version
+from takeback.core.change import Change, Target, Version
 from takeback.core.entities import OWN, Approval, Checkpoint, RecordedAction, RecordedRun
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
@@ -42,6 +42,7 @@ from takeback.workspace.lost_history import FRESH, Lost
 from takeback.workspace.trusted_settings import TrustedSettings
 
 if TYPE_CHECKING:
+    from takeback.core.listing import ListPlace
     from takeback.engine.gate.gate import Approve
     from takeback.engine.locks.leases import Leases
     from takeback.engine.outbox.service import OutboxService, ServiceListener
@@ -185,6 +186,10 @@ class Workspace:
     def tell(self, change: Change) -> str:
         """Return a change as a person would describe it, if the name of its target does not say enough."""
         return self.parts.tracker.resources[change.target.resource].tell(change, back=False)
+
+    def places(self, changes: Iterable[Change]) -> Mapping[Target, ListPlace]:
+        """Return how much each of these changes matters to a person."""
+        return self.parts.known_files.places(changes)
 
     def text_of(self, version: Version) -> bytes | None:
         """Return the content of a recorded version of a file, or None if it has none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from takeback.cli.context import CommandContext, TakebackCommand
-from takeback.cli.options import PREVIEW, ids_of
+from takeback.cli.options import ALL, PREVIEW, ids_of
 from takeback.cli.rollback import answer
 
 
@@ -15,10 +15,16 @@ from takeback.cli.rollback import answer
     "--path", "paths", metavar="PATH", multiple=True, help="Restore only this file or folder; may be repeated"
 )
 @PREVIEW
+@ALL
 @click.pass_obj
 @click.pass_context
 def command(
-    ctx: click.Context, session: CommandContext, checkpoint: str, paths: tuple[str, ...], preview: bool
+    ctx: click.Context,
+    session: CommandContext,
+    checkpoint: str,
+    paths: tuple[str, ...],
+    preview: bool,
+    everything: bool,
 ) -> None:
     """Put the workspace back to a checkpoint, undoing your own edits too
 
@@ -26,6 +32,8 @@ def command(
     branches and the rows of a PostgreSQL server stay as they are.
     """
     with session.workspace() as workspace:
-        report = workspace.try_restore(checkpoint, paths=paths, preview=preview)
+        with session.progress.during("Restoring"):
+            report = workspace.try_restore(checkpoint, paths=paths, preview=preview)
+        session.everything = everything
         code = answer(session, workspace.history, report, paths=paths)
     ctx.exit(code)

@@ -10,17 +10,21 @@ import click
 from takeback.cli import consent
 from takeback.cli.beginning import first_checkpoint
 from takeback.cli.context import CommandContext, FailedWith, TakebackCommand
-from takeback.cli.options import interval, intervals
+from takeback.cli.options import ALL, interval, intervals
 from takeback.cli.render.command import summary_data, summary_lines, warning_lines
+from takeback.cli.render.history import telling
+from takeback.cli.render.listing import change_lines
 from takeback.cli.rollback import show
 from takeback.core.codec import printable
 from takeback.core.codec import written as recordable
 from takeback.core.events import Process
 from takeback.core.policy import Decision
+from takeback.core.selection import made
 from takeback.daemon import client, control
 from takeback.errors import RefusedByRule, RollbackIncomplete, TakebackError
 from takeback.settings import environment
 from takeback.workspace.results import CommandPlan, CommandResult
+from takeback.workspace.workspace import Workspace
 
 FAILED_BEFORE_START = 125
 
@@ -60,6 +64,7 @@ class RunCommand(TakebackCommand):
 )
 @click.option("--allow-home", is_flag=True, help="With --also: allow a home folder, or a folder above one")
 @click.option("--autopilot", is_flag=True, help="Refuse a command that is known to be irreversible")
+@ALL
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_obj
 @click.pass_context
@@ -72,6 +77,7 @@ def command(
     autopilot: bool,
     also: tuple[str, ...],
     allow_home: bool,
+    everything: bool,
     words: tuple[str, ...],
 ) -> None:
     """Run any command as one action that can be taken back
@@ -101,7 +107,8 @@ def command(
         for line in () if session.json else warnings:
             click.echo(line, err=True)
         result = workspace.commands.run(plan, every_s=every, undo=undo_on_failure, spares=_is_daemon)
-        ctx.exit(_answer(session, plan, result))
+        session.everything = everything
+        ctx.exit(_answer(session, workspace, plan, result))
 
 
 def _ask(session: CommandContext, plan: CommandPlan, ruling: Decision) -> bool | None:
@@ -117,7 +124,7 @@ def _is_daemon(process: Process) -> bool:
     return process.pid == control.holder(environment.state_home()) and client.is_daemon(process.pid)
 
 
-def _answer(session: CommandContext, plan: CommandPlan, result: CommandResult) -> int:
+def _answer(session: CommandContext, workspace: Workspace, plan: CommandPlan, result: CommandResult) -> int:
     """Print what the command did, and return the exit code."""
     code, action, history = result.child.code, result.action, result.history
     if action is None or history is None:
@@ -131,8 +138,11 @@ def _answer(session: CommandContext, plan: CommandPlan, result: CommandResult) -
     elif not result.child.started:
         click.echo(f"takeback: {recordable(result.child.why)}", err=True)
     else:
-        for line in summary_lines(history, action, result, plan.name):
+        changes = [] if result.report else telling(made(history, action))
+        every = session.everything
+        names = change_lines(changes, workspace.places(changes), workspace.tell, everything=every)
+        for line in summary_lines(history, action, result, plan.name, names):
             click.echo(line, err=True)
         if result.report is not None:
-            show(CommandContext(to_stderr=True), history, result.report)
+            show(CommandContext(to_stderr=True, everything=session.everything), history, result.report)
     return code

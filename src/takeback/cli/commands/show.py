@@ -20,6 +20,7 @@ from takeback.cli.render.history import (
     what_step,
     who,
 )
+from takeback.cli.render.listing import change_lines
 from takeback.cli.render.runs import (
     approval_data,
     approval_lines,
@@ -33,7 +34,7 @@ from takeback.cli.render.runs import (
     waits_for_a_decision,
     ways_on,
 )
-from takeback.cli.text import ago, plural
+from takeback.cli.text import ago
 from takeback.core import ids
 from takeback.core.change import Change
 from takeback.core.entities import Approval, Checkpoint, RecordedAction, RecordedRun, RecordedStep
@@ -41,7 +42,7 @@ from takeback.core.events import ActionBegan
 from takeback.core.history import History
 from takeback.core.selection import why_compacted
 from takeback.errors import UsageError
-from takeback.workspace.describe import RunSnapshot, is_call, run_of, short, verb
+from takeback.workspace.describe import RunSnapshot, is_call, run_of, short
 from takeback.workspace.workspace import Workspace
 
 LINES_MAX = 50
@@ -178,8 +179,8 @@ def _lines_of_run(history: History, run: RecordedRun) -> list[str]:
 
 
 def _changes(workspace: Workspace, changes: Sequence[Change], most: int) -> list[str]:
-    shown = telling(changes)[:most] if most else changes
-    lines = [f"  {workspace.tell(change) or f'{verb(change):9}{change.target}'}" for change in shown]
-    if len(shown) < len(changes):
-        lines.append(f"  … {plural(len(changes) - len(shown), 'more change')}; --all lists them")
-    return lines
+    """Return what was changed; without `most`, every path."""
+    shown = telling(changes) if most else changes
+    return change_lines(
+        shown, workspace.places(shown), workspace.tell, everything=not most, most=most or len(shown)
+    )

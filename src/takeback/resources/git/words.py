@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from takeback.core.change import Change, Version
+from takeback.core.change import Change, Version, ref_said
 from takeback.resources.git import entry
 from takeback.resources.git.format import refs
 
@@ -79,7 +79,7 @@ def _head(after: Version, *, back: bool) -> str:
 
 
 def _ref(name: str, change: Change, apart: Apart, *, back: bool) -> str:
-    what = _named(name)
+    what = ref_said(name)
     old, new = entry.value_of(change.before), entry.value_of(change.after)
     if not new:
         return f"{what} removed"
@@ -126,17 +126,6 @@ def _changed(what: str, before: Version, after: Version, *, back: str) -> str:
     if not after:
         return f"{what} removed"
     return f"{what} {back or ('changed' if before else 'added')}"
-
-
-def _named(name: str) -> str:
-    for prefix, word in (
-        ("refs/heads/", "branch"),
-        ("refs/tags/", "tag"),
-        ("refs/remotes/", "remote branch"),
-    ):
-        if name.startswith(prefix):
-            return f"{word} {name[len(prefix) :]}"
-    return name
 
 
 def _at(value: str) -> str:
