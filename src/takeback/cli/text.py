@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import sys
 import time
+import unicodedata
 from typing import Any
 
 import click
@@ -50,6 +52,17 @@ def moment(at_us: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at_us // 1_000_000))
 
 
+def clock(at_us: int) -> str:
+    """Return the time of day of a moment, where the user is."""
+    return time.strftime("%H:%M", time.localtime(at_us // 1_000_000))
+
+
+def date(at_us: int) -> str:
+    """Return the date of a moment, where the user is: `Tue 17 November 2026`."""
+    when = time.localtime(at_us // 1_000_000)
+    return f"{time.strftime('%a', when)} {when.tm_mday} {time.strftime('%B %Y', when)}"
+
+
 CONTROLS = re.compile(
     "(?!\x1b\\[[0-9;]{1,9}m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
@@ -86,6 +99,51 @@ def sized(count: int) -> str:
 
 def plural(count: int, noun: str, many: str = "") -> str:
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
+
+
+WIDTH_LEAST, WIDTH_USUAL = 60, 80
+
+
+def width() -> int:
+    """Return how many columns a line may have: of COLUMNS, of the terminal, or the usual number."""
+    found = environment.columns()
+    if not found and sys.stdout.isatty():
+        try:
+            found = os.get_terminal_size(sys.stdout.fileno()).columns
+        except OSError:
+            found = 0
+    return max(found or WIDTH_USUAL, WIDTH_LEAST)
+
+
+def cells(text: str) -> int:
+    """Return how many columns a text takes: some letters take two, and some none."""
+    if text.isascii():
+        return len(text)
+    return sum(_cells(char) for char in text)
+
+
+def _cells(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def fitted(text: str, most: int, *, keep_end: bool = False) -> str:
+    """Return a text that takes at most so many columns; what is cut off at its end, or its beginning, is a `…`."""
+    if cells(text) <= most:
+        return text
+    kept, room = "", most - 1
+    for char in reversed(text) if keep_end else text:
+        room -= _cells(char)
+        if room < 0:
+            break
+        kept += char
+    return f"…{kept[::-1]}" if keep_end else f"{kept}…"
+
+
+def padded(text: str, columns: int) -> str:
+    """Return a text with spaces after it, so that it takes so many columns."""
+    return text + " " * (columns - cells(text))
 
 
 def colours() -> bool:

@@ -14,11 +14,9 @@ from takeback.cli.render.history import (
     change_data,
     checkpoint_data,
     run_data,
-    step_undone,
     telling,
     what,
     what_step,
-    who,
 )
 from takeback.cli.render.runs import (
     approval_data,
@@ -41,7 +39,7 @@ from takeback.core.events import ActionBegan
 from takeback.core.history import History
 from takeback.core.selection import why_compacted
 from takeback.errors import UsageError
-from takeback.workspace.describe import RunSnapshot, is_call, run_of, short, verb
+from takeback.workspace.describe import RunSnapshot, actor_of, is_call, run_of, short, step_undone, verb
 from takeback.workspace.workspace import Workspace
 
 LINES_MAX = 50
@@ -148,7 +146,7 @@ def _lines(workspace: Workspace, history: History, found: Found, most: int) -> l
             for action in calls_of(history, run, found.id)
         ]
         return lines + _changes(workspace, changes_of_step(history, run, found), most)
-    lines = [f"{found.id}  {what(history, found)}  by {who(found)}, {ago(found.began_us)}"]
+    lines = [f"{found.id}  {what(history, found)}  by {actor_of(found)}, {ago(found.began_us)}"]
     if found.why:
         lines.append(f"  {found.why}")
     if found.compacted_us:
