@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from takeback.cli.progress import TerminalProgress
+from takeback.cli.suggest import SuggestingGroup, with_id_meant
 from takeback.cli.text import CONTROLS, echo
 from takeback.errors import RefusedError, TakebackError, UsageError
 from takeback.settings import environment
@@ -109,6 +110,9 @@ class TakebackCommand(click.Command):
         session.progress.wanted &= not session.json
         try:
             return super().invoke(ctx)
+        except UsageError as error:
+            with_id_meant(error)
+            raise
         except RefusedError as error:
             if error.how and not session.is_inside():
                 error.hint = "; ".join(filter(None, (error.hint, f"to allow it: {error.how}")))
@@ -119,7 +123,7 @@ class TakebackCommand(click.Command):
                 click.echo(f"takeback: {note}", err=True)
 
 
-class TakebackGroup(click.Group):
+class TakebackGroup(SuggestingGroup):
     """A group of commands. -C and --json may come before or after the last word."""
 
     command_class = TakebackCommand

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import sys
+import textwrap
 import time
 import unicodedata
 from typing import Any
@@ -139,6 +140,25 @@ def fitted(text: str, most: int, *, keep_end: bool = False) -> str:
             break
         kept += char
     return f"…{kept[::-1]}" if keep_end else f"{kept}…"
+
+
+def wrapped(text: str) -> list[str]:
+    """Return a text as lines that a terminal shows whole; elsewhere, as the one line that it is.
+
+    A word is never cut, so that a command can be copied.
+    """
+    if not sys.stderr.isatty():
+        return [text]
+    indent = " " * (len(text) - len(text.lstrip()))
+    lines = textwrap.wrap(
+        text,
+        width(),
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
+    return lines or [text]
 
 
 def padded(text: str, columns: int) -> str:

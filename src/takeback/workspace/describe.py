@@ -22,6 +22,7 @@ from takeback.engine.describe.states import (
     taken_back,
     undone,
 )
+from takeback.engine.describe.stats import Statistics, Tally, statistics
 from takeback.engine.describe.wording import NOT_ALLOWED, body_of, call_text, is_call, named, short
 from takeback.engine.locks.leases import family_of, who
 from takeback.engine.locks.left_behind import is_gone
@@ -41,6 +42,8 @@ __all__ = [
     "ReplayMoment",
     "RunSnapshot",
     "StateNote",
+    "Statistics",
+    "Tally",
     "Tone",
     "actor_of",
     "actor_short",
@@ -60,13 +63,14 @@ __all__ = [
     "leaf",
     "name_of",
     "named",
-    "path_filter",
     "notes_of",
     "notes_of_run",
     "notes_of_step",
+    "path_filter",
     "run_of",
     "short",
     "stands",
+    "statistics",
     "step_undone",
     "taken_back",
     "telling_changes",

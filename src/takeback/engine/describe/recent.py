@@ -220,14 +220,16 @@ def _same(one: Decided, other: Decided) -> bool:
 
 
 def _bounds(history: History, wanted: LogFilter) -> tuple[int, int]:
-    """Return the first and the last record of a period, as far as the index goes; 0 where there is no bound."""
-    if not history.postings.position or not (wanted.since_us or wanted.until_us):
+    """Return the first and the last record of a period, as far as the index knows; 0 where there is no bound."""
+    position = history.postings.position
+    if not position or not (wanted.since_us or wanted.until_us):
         return 0, 0
-    last = _after(history, wanted.until_us) if wanted.until_us else 0
-    return _after(history, wanted.since_us - 1) if wanted.since_us else 0, last
+    last = first_after(history, wanted.until_us) if wanted.until_us else 0
+    first = first_after(history, wanted.since_us - 1) if wanted.since_us else 0
+    return first, last if last <= position else 0
 
 
-def _after(history: History, at_us: int) -> int:
+def first_after(history: History, at_us: int) -> int:
     """Return the first record that is later than a time, found by halving."""
     low, high = 1, history.postings.position + 1
     while low < high:

@@ -1,0 +1,62 @@
+"""What a person may have meant, if a word or an id does not exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+import click
+
+from takeback.errors import TakebackError, UsageError
+
+_NO_SUCH_ID = re.compile(r"there is no [a-z ]+ ([rsacpi][1-9][0-9]*)(?![\w])|'#?([0-9]+)' is not an id")
+
+
+class SuggestingGroup(click.Group):
+    """A group of commands that knows what an unknown word may have meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            raise click.UsageError(f"there is no command {name!r}{_meant(name, self.list_commands(ctx))}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _meant(word: str, words: Iterable[str]) -> str:
+    every = list(words)
+    found = get_close_matches(word, every, n=3, cutoff=0.6) or [one for one in every if one.startswith(word)][:3]
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def with_id_meant(error: UsageError) -> None:
+    """Add to an error about an unknown id which id has that number: each number stands for one thing."""
+    found = _NO_SUCH_ID.search(error.message)
+    if found is None or "did you mean" in error.hint:
+        return
+    number = (found[1] or "")[1:] or found[2]
+    if meant := _with_number(int(number), found[1] or ""):
+        error.hint = "; ".join(filter(None, (f"did you mean {meant}?", error.hint)))
+
+
+def _with_number(number: int, wrong: str) -> str:
+    from takeback.core import ids
+    from takeback.workspace.opening import find_workspace
+
+    try:
+        workspace = find_workspace(".")
+        if workspace is None or not number:
+            return ""
+        with workspace:
+            history = workspace.history
+            kinds = (history.actions, history.runs, history.checkpoints, history.approvals, history.intents.every)
+            letters = (ids.ACTION, ids.RUN, ids.CHECKPOINT, ids.APPROVAL, ids.INTENT)
+            for letter, things in zip(letters, kinds, strict=True):
+                if (id := ids.make(letter, number)) != wrong and things.get(id):
+                    return id
+            step = ids.make(ids.STEP, number)
+            return step if step != wrong and history.run_of_step(step) else ""
+    except TakebackError:
+        return ""  # the error that this is about says more
