@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.life import show_life
 from takeback.cli.render.history import (
     COMPACTED,
     action_data,
@@ -65,10 +66,19 @@ Entry = RecordedAction | Checkpoint | RecordedRun | StepOf | DecisionOf
     show_default=True,
     help="The number of entries; 0 for all",
 )
+@click.option(
+    "--path",
+    "paths",
+    metavar="PATH",
+    multiple=True,
+    help="List the versions of this file, or of all in this folder, with who made each; may be repeated",
+)
 @click.pass_obj
-def command(session: CommandContext, limit: int) -> None:
+def command(session: CommandContext, limit: int, paths: tuple[str, ...]) -> None:
     """List what happened, latest first"""
     with session.workspace() as workspace:
+        if paths:
+            return show_life(session, workspace, paths, limit)
         history = workspace.history
         if session.json:
             return session.data(_as_data(history, limit))
