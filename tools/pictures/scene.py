@@ -148,7 +148,9 @@ class AgentAtWork:
         self.tell("Stop")
         self.tell("SessionEnd")
 
-    def _call(self, tool: str, subject: str, *, text: str = "", failed: bool = False, runs: bool = True) -> None:
+    def _call(
+        self, tool: str, subject: str, *, text: str = "", failed: bool = False, runs: bool = True
+    ) -> None:
         self._calls += 1
         self._scene.later(0.3)
         is_shell = tool == "Bash"
@@ -182,9 +184,16 @@ def morning(scene: Scene) -> None:
     claude.prompt("add rate limiting to the login endpoint")
     claude.bash("cat app.py limits.py")
     claude.bash("grep -rn login .")
-    claude.edit("limits.py", "SEEN = {}\n\n\ndef allowed(user):\n    SEEN[user] = SEEN.get(user, 0) + 1\n    return SEEN[user] < 5\n")
+    claude.edit(
+        "limits.py",
+        "SEEN = {}\n\n\ndef allowed(user):\n    SEEN[user] = SEEN.get(user, 0) + 1\n    return SEEN[user] < 5\n",
+    )
     claude.bash("python -m pytest -q tests > report.txt", failed=True)
-    claude.edit("tests/test_login.py", FILES["tests/test_login.py"] + "\n\ndef test_limit():\n    assert not all(login('bob') for _ in range(9))\n")
+    claude.edit(
+        "tests/test_login.py",
+        FILES["tests/test_login.py"]
+        + "\n\ndef test_limit():\n    assert not all(login('bob') for _ in range(9))\n",
+    )
     claude.bash("mkdir -p build && for n in 1 2 3 4 5 6 7 8 9; do echo $n > build/part$n.js; done")
     scene.later(12)
     claude.prompt("now clean up and commit")

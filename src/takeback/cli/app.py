@@ -26,10 +26,11 @@ GROUPS = {
         "redo": "Bring back what the last undo or restore took back",
         "status": "Show the state of the workspace, and what waits for you",
         "log": "Show what happened as a tree, newest at the bottom",
-        "show": "Show everything that was recorded about one id",
+        "show": "Show everything that was recorded about one id, or a file as it was",
         "diff": "Show what changed",
+        "blame": "Show who wrote each line of a file: which agent, prompt and call, or you",
         "save": "Take a checkpoint and print its id",
-        "restore": "Put the workspace back to a checkpoint, undoing your own edits too",
+        "restore": "Put the workspace back to a moment, undoing your own edits too",
         "stats": "Count what agents did, by agent and tool",
     },
     "Agents": {

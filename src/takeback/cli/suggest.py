@@ -21,13 +21,17 @@ class SuggestingGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if name and not name.startswith("-") and self.get_command(ctx, name) is None:
-            raise click.UsageError(f"there is no command {name!r}{_meant(name, self.list_commands(ctx))}", ctx)
+            raise click.UsageError(
+                f"there is no command {name!r}{_meant(name, self.list_commands(ctx))}", ctx
+            )
         return super().resolve_command(ctx, args)
 
 
 def _meant(word: str, words: Iterable[str]) -> str:
     every = list(words)
-    found = get_close_matches(word, every, n=3, cutoff=0.6) or [one for one in every if one.startswith(word)][:3]
+    found = (
+        get_close_matches(word, every, n=3, cutoff=0.6) or [one for one in every if one.startswith(word)][:3]
+    )
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
@@ -51,7 +55,13 @@ def _with_number(number: int, wrong: str) -> str:
             return ""
         with workspace:
             history = workspace.history
-            kinds = (history.actions, history.runs, history.checkpoints, history.approvals, history.intents.every)
+            kinds = (
+                history.actions,
+                history.runs,
+                history.checkpoints,
+                history.approvals,
+                history.intents.every,
+            )
             letters = (ids.ACTION, ids.RUN, ids.CHECKPOINT, ids.APPROVAL, ids.INTENT)
             for letter, things in zip(letters, kinds, strict=True):
                 if (id := ids.make(letter, number)) != wrong and things.get(id):

@@ -4,7 +4,7 @@ from takeback.engine.describe.changed_names import names as changed_names
 from takeback.engine.describe.changed_names import telling as telling_changes
 from takeback.engine.describe.day import Day, DayNode, answer_to, day, flat, leaf
 from takeback.engine.describe.diff import Diff, kind, verb
-from takeback.engine.describe.recent import DecisionMade, LogFilter, things
+from takeback.engine.describe.recent import DecisionMade, LogFilter, things, time_named
 from takeback.engine.describe.replay import ReplayMoment, RunSnapshot, run_of
 from takeback.engine.describe.states import (
     COMPACTED,
@@ -75,6 +75,7 @@ __all__ = [
     "taken_back",
     "telling_changes",
     "things",
+    "time_named",
     "undone",
     "verb",
     "who",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import takewhile
 
 import click
 import msgspec
@@ -11,12 +12,11 @@ from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import ids_of
 from takeback.cli.render.history import telling
 from takeback.cli.text import paint, visible
-from takeback.core import ids
 from takeback.workspace.describe import Diff, kind, verb
 
 
 @click.command("diff", cls=TakebackCommand)
-@click.argument("words", nargs=-1, metavar="[FROM [TO]] [PATH]...", shell_complete=ids_of("moments"))
+@click.argument("words", nargs=-1, metavar="[FROM [TO]] [PATH]...", shell_complete=ids_of("moments or paths"))
 @click.option(
     "--stat", is_flag=True, help="Print one line for each path, with the number of lines added and removed"
 )
@@ -30,14 +30,14 @@ def command(session: CommandContext, words: tuple[str, ...], stat: bool) -> None
     takeback diff c3       from the checkpoint c3 up to now
     takeback diff c3 c9    from one checkpoint to another
     takeback diff a4 a7    from before the action a4 to before the action a7
+    takeback diff "2h ago" "after a7" -- src    from one moment to another, below src
 
-    Paths at the end limit the output to these files and folders.
+    A moment is a checkpoint, "before a4" or "after s7" of an action, a step or a run, a time (14:02, "2h ago",
+    "yesterday 18:00", 2026-01-31T14:02), or last-clean. Paths at the end limit the output to these files and folders.
     """
-    moments: list[str] = []
-    while len(moments) < 2 and len(moments) < len(words) and ids.is_id(words[len(moments)]):
-        moments.append(words[len(moments)])
-    start, end = [*moments, "", ""][:2]
     with session.workspace() as workspace:
+        moments = list(takewhile(workspace.past.is_moment, words[:2]))
+        start, end = [*moments, "", ""][:2]
         diff = workspace.diff(start, end, words[len(moments) :])
         if session.json:
             return session.data({"changes": diff.data()})

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.life import show_life
 from takeback.cli.options import agents, ids_of
 from takeback.cli.render.day import day_lines
 from takeback.cli.render.history import action_data, checkpoint_data, run_data
@@ -32,6 +33,7 @@ from takeback.workspace.describe import (
     leaf,
     path_filter,
     things,
+    time_named,
 )
 from takeback.workspace.workspace import Workspace
 
@@ -40,16 +42,31 @@ COUNTED = (Topic.ACTIONS, Topic.CHECKPOINTS, Topic.LISTED_RUNS)
 
 
 @click.command("log", cls=TakebackCommand)
-@click.option("--flat", "is_flat", is_flag=True, help="List every action on a line of its own, without a tree")
-@click.option("--changed", is_flag=True, help="Show only what changed something")
-@click.option("--agent", metavar="NAME", default="", shell_complete=agents, help="Show only what this agent did")
 @click.option(
-    "--path", "paths", metavar="PATH", multiple=True, type=click.Path(), help="Show only what changed this path"
+    "--flat", "is_flat", is_flag=True, help="List every action on a line of its own, without a tree"
 )
-@click.option("--since", metavar="TIME", default="", help="Begin at this time: 2h, 14:02, yesterday, 2026-11-17")
+@click.option("--changed", is_flag=True, help="Show only what changed something")
+@click.option(
+    "--agent", metavar="NAME", default="", shell_complete=agents, help="Show only what this agent did"
+)
+@click.option(
+    "--path",
+    "paths",
+    metavar="PATH",
+    multiple=True,
+    type=click.Path(),
+    help="List the versions of this file, or of all in this folder, with who made each; may be repeated",
+)
+@click.option(
+    "--since", metavar="TIME", default="", help="Begin at this time: 2h, 14:02, yesterday, 2026-11-17"
+)
 @click.option("--until", metavar="TIME", default="", help="End at this time")
-@click.option("--run", metavar="ID", default="", shell_complete=ids_of("runs"), help="Show only this run or step")
-@click.option("--grep", metavar="TEXT", default="", help="Show only what names this text, in small or capital letters")
+@click.option(
+    "--run", metavar="ID", default="", shell_complete=ids_of("runs"), help="Show only this run or step"
+)
+@click.option(
+    "--grep", metavar="TEXT", default="", help="Show only what names this text, in small or capital letters"
+)
 @click.option(
     "-n",
     "--limit",
@@ -88,8 +105,8 @@ def command(
             run=_run(history, run),
             changed=changed,
             grep=grep,
-            since_us=_time(since),
-            until_us=_time(until),
+            since_us=time_named(since),
+            until_us=time_named(until),
         )
         if paths:
             return _path_view(session, workspace, wanted, paths, limit, is_flat=is_flat)
@@ -105,7 +122,9 @@ def _path_view(
     *,
     is_flat: bool,
 ) -> None:
-    """Show the life of these paths."""
+    """Show the life of these paths; with other filters, the calls that changed them."""
+    if wanted == LogFilter() and not is_flat:
+        return show_life(session, workspace, paths, limit)
     history = workspace.history
     of_paths = msgspec.structs.replace(wanted, targets=path_filter(workspace.root, history, paths))
     _show(session, history, of_paths, limit, is_flat=is_flat)
@@ -123,9 +142,13 @@ def _show(session: CommandContext, history: History, wanted: LogFilter, limit: i
     for line in day_lines(picture.nodes, width=width(), now_us=int(time.time() * 1e6)):
         session.line(line)
     if standing := sum(waits_for_a_decision(history, run) for run in history.waiting_runs()):
-        session.line(f"{plural(standing, 'run waits', 'runs wait')} for you; `takeback status` shows how to continue")
+        session.line(
+            f"{plural(standing, 'run waits', 'runs wait')} for you; `takeback status` shows how to continue"
+        )
     if asked := sum(one.life is Life.OPEN for one in history.unused_approvals()):
-        session.line(f"{plural(asked, 'request waits', 'requests wait')} for your approval: takeback approvals")
+        session.line(
+            f"{plural(asked, 'request waits', 'requests wait')} for your approval: takeback approvals"
+        )
 
 
 def _run(history: History, id: str) -> str:
@@ -134,12 +157,12 @@ def _run(history: History, id: str) -> str:
         return ""
     kind, _ = parse(id)
     if id not in history.runs and not history.run_of_step(id):
-        raise UsageError(f"there is no run or step {id}" if kind in "rs" else f"{id} is not a run or step: it is the id of {KINDS[kind]}")
+        raise UsageError(
+            f"there is no run or step {id}"
+            if kind in "rs"
+            else f"{id} is not a run or step: it is the id of {KINDS[kind]}"
+        )
     return id
-
-
-def _time(text: str) -> int:
-    return 0
 
 
 # For machines
@@ -153,7 +176,9 @@ def _as_data(history: History, wanted: LogFilter, limit: int) -> dict[str, Any]:
     return {"entries": entries, "total": total, "more": next(found, None) is not None}
 
 
-def _data(history: History, thing: RecordedAction | Checkpoint | RecordedRun | DecisionMade) -> dict[str, Any]:
+def _data(
+    history: History, thing: RecordedAction | Checkpoint | RecordedRun | DecisionMade
+) -> dict[str, Any]:
     if isinstance(thing, RecordedRun):
         return run_data(thing)
     if isinstance(thing, DecisionMade):

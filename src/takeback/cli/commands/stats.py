@@ -5,10 +5,9 @@ from __future__ import annotations
 import click
 
 from takeback.cli.context import CommandContext, TakebackCommand
-from takeback.cli.options import time_of
 from takeback.cli.render.stats import stats_data, stats_lines
 from takeback.cli.text import clock, date, iso, width
-from takeback.workspace.describe import statistics
+from takeback.workspace.describe import statistics, time_named
 
 USUAL = "7d"
 
@@ -28,7 +27,7 @@ def command(session: CommandContext, since: str) -> None:
     For each: its actions, how many failed and how many were taken back, how often you were asked, what was refused or
     handed over to you, how long its undos took, and how much content is kept because of it.
     """
-    since_us = time_of(since)
+    since_us = time_named(since)
     with session.workspace() as workspace:
         found = statistics(workspace.history, workspace.journal, since_us)
     if session.json:

@@ -80,7 +80,9 @@ def what(history: History, action: RecordedAction) -> str:
 
 def what_step(history: History, step: RecordedStep) -> str:
     """Return the name of a step. A step of a program has a body; one without is a prompt to an agent."""
-    name = f"step {one_line(step.name, 55)}" if step.body else f"prompt {one_line(step.name, 53) or 'unknown'}"
+    name = (
+        f"step {one_line(step.name, 55)}" if step.body else f"prompt {one_line(step.name, 53) or 'unknown'}"
+    )
     return _noted(name, notes_of_step(history, step))
 
 

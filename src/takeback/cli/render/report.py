@@ -25,7 +25,7 @@ HIDDEN = "whether it changed anything is unknown, because its database cannot be
 _NOTHING = {
     "undo": "Nothing to take back.",
     "redo": "Nothing to bring back.",
-    "restore": "Nothing to restore: the workspace is as it was at that checkpoint.",
+    "restore": "Nothing to restore: the workspace is as it was at that moment.",
 }
 _NOTHING_ELSE = "Nothing else to take back."
 _CHOICES = {

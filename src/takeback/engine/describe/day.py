@@ -272,7 +272,9 @@ class _Picture:
         count = len(run.actions)
         node.is_whole = count <= min(states.INSIDE_READ_MAX, self._left)
         if not node.is_whole:
-            ending = "open" if run.began.detached and run.life is Life.OPEN else states.ENDINGS.get(run.life, "")
+            ending = (
+                "open" if run.began.detached and run.life is Life.OPEN else states.ENDINGS.get(run.life, "")
+            )
             node.notes = noted([ending])
             return
         self._left -= count
@@ -289,7 +291,7 @@ class _Picture:
         if body := body_of(self._history, action):
             if body == getattr(step, "id", ""):
                 above.changes = (*above.changes, *action.changes)
-            return
+            return None
         if self._folding and is_quiet(self._history, action):
             return self._fold(above, action)
         node = leaf(self._history, action)
@@ -366,5 +368,3 @@ def _enough(history: History, latest: Iterator[Thing], limit: int) -> Iterator[T
         else:
             lines += 1
             in_fold.discard((thing.stream, thing.as_tool.step))
-
-

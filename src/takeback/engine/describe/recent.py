@@ -19,15 +19,18 @@ from takeback.core.entities import Checkpoint, RecordedAction, RecordedRun
 from takeback.core.history import History
 from takeback.core.intents import RESOURCE as OUTBOX
 from takeback.core.intents import Decided, IntentDropped
+from takeback.core.moments import NotAMoment, time_of
 from takeback.core.postings import Topic, every, named, newest_of, numbered
 from takeback.core.selection import Filter, NarrowFilter, is_name_of
 from takeback.engine.describe.changed_names import telling
 from takeback.engine.describe.states import actor_of, line_of
 from takeback.errors import UsageError
+from takeback.system.clock import LocalZone, SystemClock
 
 AT_HAND_MAX = 4096
 """So many things stay at hand while a long history is searched."""
 _NAMED_MAX = 3
+TIMES = 'a time is 14:02, 2h, "30 min ago", today, "yesterday 18:00" or 2026-01-31T14:02'
 
 
 class DecisionMade(NamedTuple):
@@ -217,6 +220,16 @@ def _same(one: Decided, other: Decided) -> bool:
 
 
 # Times
+
+
+def time_named(text: str) -> int:
+    """Return the time that a person names, in microseconds; 0 for no text."""
+    if not text:
+        return 0
+    try:
+        return time_of(text, SystemClock().now_us(), LocalZone())
+    except NotAMoment:
+        raise UsageError(f"{text!r} is not a time", hint=TIMES) from None
 
 
 def _bounds(history: History, wanted: LogFilter) -> tuple[int, int]:

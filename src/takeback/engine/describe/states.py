@@ -69,7 +69,9 @@ _TONES = {
 
 def noted(words: Iterable[str]) -> tuple[StateNote, ...]:
     """Return these words as notes, each with its tone."""
-    return tuple(StateNote(word, _TONES.get(word.removeprefix("partly "), Tone.CARE)) for word in words if word)
+    return tuple(
+        StateNote(word, _TONES.get(word.removeprefix("partly "), Tone.CARE)) for word in words if word
+    )
 
 
 # Who

@@ -267,7 +267,7 @@ def named(history: History, of: tuple[str, ...]) -> str:
         tools = {id for id in run.actions if history.actions[id].is_tool} if run else set()
         if len(tools) > 1 and tools <= left:
             left = left - tools | {stream}
-    shown = sorted(left, key=ids.seq_of)
+    shown = sorted(left, key=lambda id: ids.seq_of(id) if ids.is_id(id) else 0)  # a restore names a moment
     more = f" and {len(shown) - NAMES_MAX} more" if len(shown) > NAMES_MAX else ""
     return ", ".join(shown[:NAMES_MAX]) + more
 
