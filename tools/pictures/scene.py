@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import time
@@ -29,6 +30,7 @@ FILES = {
     "README.md": "# Shop\n\nSells shoes.\n",
     ".env": "API_KEY=not-a-real-key\n",
     ".gitignore": ".env\nbuild/\n",
+    "run-tests.sh": "echo 1 failed, 3 passed; exit 1\n",
     "tests/test_login.py": "from app import login\n\n\ndef test_login():\n    assert login('ann')\n",
 }
 
@@ -63,7 +65,7 @@ class Scene:
         """Let the story happen in this block: with its clock and its environment."""
         with (
             mock.patch.dict(os.environ, self._env, clear=True),
-            mock.patch("time.time", lambda: self._now_s),
+            mock.patch("time.time", self._now),
             mock.patch("time.time_ns", self._tick),
         ):
             time.tzset()
@@ -72,6 +74,9 @@ class Scene:
             finally:
                 pass
         time.tzset()
+
+    def _now(self) -> float:
+        return self._now_s
 
     def _tick(self) -> int:
         self._now_s += 0.001
@@ -138,7 +143,9 @@ class AgentAtWork:
         self.tell("UserPromptSubmit", prompt=text)
 
     def edit(self, name: str, text: str) -> None:
-        self._call("Edit" if (self._scene.root / name).exists() else "Write", name, text=text)
+        is_new = not (self._scene.root / name).exists()
+        tool = "apply_patch" if self._agent == "codex" else "Write" if is_new else "Edit"
+        self._call(tool, name, text=text)
 
     def bash(self, command: str, *, failed: bool = False, runs: bool = True) -> None:
         """Run a command; `runs` is False for one that may not run here, such as a push."""
@@ -155,28 +162,39 @@ class AgentAtWork:
         self._scene.later(0.3)
         is_shell = tool == "Bash"
         given = {"command": subject} if is_shell else {"file_path": str(self._scene.root / subject)}
+        if tool == "apply_patch":
+            given = {"command": f"*** Begin Patch\n*** Update File: {subject}\n+{text}*** End Patch\n"}
         call = {"tool_name": tool, "tool_input": given, "tool_use_id": f"{self._session}-{self._calls}"}
         self.tell("PreToolUse", **call)
         if not is_shell:
             self._scene.human(subject, text)
         elif runs and subject.startswith("git "):
-            self._scene.git(*_words(subject))
+            self._scene.git(*shlex.split(subject)[1:])
         elif runs:
             subprocess.run(["sh", "-c", subject], cwd=self._scene.root, capture_output=True, check=False)
         self.tell("PostToolUseFailure" if failed else "PostToolUse", **call)
 
 
-def _words(command: str) -> list[str]:
-    import shlex
-
-    return shlex.split(command)[1:]
-
-
 _ANN = {"NAME": "Ann", "EMAIL": "ann@example.org"}
 
 
+LIMITED = """\
+SEEN = {}
+
+
+def allowed(user):
+    SEEN[user] = SEEN.get(user, 0) + 1
+    return SEEN[user] < 5
+"""
+TEST_OF_LIMIT = """
+
+def test_limit():
+    assert not all(login("bob") for _ in range(9))
+"""
+
+
 def morning(scene: Scene) -> None:
-    """The story: rate limiting by one agent, your own edit, quick tests by another, which you take back in part."""
+    """The story: rate limiting by one agent, your own edit, and quicker tests by another."""
     scene.build()
     scene.takeback("init")
     scene.later(12)
@@ -184,16 +202,9 @@ def morning(scene: Scene) -> None:
     claude.prompt("add rate limiting to the login endpoint")
     claude.bash("cat app.py limits.py")
     claude.bash("grep -rn login .")
-    claude.edit(
-        "limits.py",
-        "SEEN = {}\n\n\ndef allowed(user):\n    SEEN[user] = SEEN.get(user, 0) + 1\n    return SEEN[user] < 5\n",
-    )
-    claude.bash("python -m pytest -q tests > report.txt", failed=True)
-    claude.edit(
-        "tests/test_login.py",
-        FILES["tests/test_login.py"]
-        + "\n\ndef test_limit():\n    assert not all(login('bob') for _ in range(9))\n",
-    )
+    claude.edit("limits.py", LIMITED)
+    claude.bash("sh run-tests.sh > report.txt", failed=True)
+    claude.edit("tests/test_login.py", FILES["tests/test_login.py"] + TEST_OF_LIMIT)
     claude.bash("mkdir -p build && for n in 1 2 3 4 5 6 7 8 9; do echo $n > build/part$n.js; done")
     scene.later(12)
     claude.prompt("now clean up and commit")

@@ -78,7 +78,7 @@ Exit codes:
   3  conflict or refused; nothing was changed
   4  something outside Takeback failed
   5  stored data is corrupt
-  6  incomplete or unverified; the report says what remains"""
+  6  incomplete or unverified; the report says more"""
 
 
 class Output(NamedTuple):

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 import click
 
 from takeback.errors import TakebackError, UsageError
+
+if TYPE_CHECKING:
+    from takeback.core.history import History
 
 _NO_SUCH_ID = re.compile(r"there is no [a-z ]+ ([rsacpi][1-9][0-9]*)(?![\w])|'#?([0-9]+)' is not an id")
 
@@ -55,18 +59,16 @@ def _with_number(number: int, wrong: str) -> str:
             return ""
         with workspace:
             history = workspace.history
-            kinds = (
-                history.actions,
-                history.runs,
-                history.checkpoints,
-                history.approvals,
-                history.intents.every,
-            )
-            letters = (ids.ACTION, ids.RUN, ids.CHECKPOINT, ids.APPROVAL, ids.INTENT)
-            for letter, things in zip(letters, kinds, strict=True):
-                if (id := ids.make(letter, number)) != wrong and things.get(id):
+            for letter in (ids.ACTION, ids.RUN, ids.CHECKPOINT, ids.APPROVAL, ids.INTENT):
+                id = ids.make(letter, number)
+                if id != wrong and _exists(history, id):
                     return id
             step = ids.make(ids.STEP, number)
             return step if step != wrong and history.run_of_step(step) else ""
     except TakebackError:
         return ""  # the error that this is about says more
+
+
+def _exists(history: History, id: str) -> bool:
+    found = history.actions.get(id) or history.runs.get(id) or history.checkpoints.get(id)
+    return bool(found or history.approvals.get(id) or history.intents.every.get(id))

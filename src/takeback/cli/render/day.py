@@ -102,7 +102,7 @@ def _changed(node: DayNode) -> tuple[str, ...]:
         numbers = [plural(node.calls, "call") if node.calls else "", *counted(made).split(", ")]
         return tuple(filter(None, numbers))
     every = telling_changes(node.changes)
-    if len(every) == 1 and node.kind == "action" and every[0].target.said in node.what:
+    if len(every) == 1 and node.kind == "action" and node.what.partition(" ")[2] == every[0].target.said:
         return (verb(every[0]),)
     return tuple(changed_names(every))
 
@@ -122,6 +122,11 @@ class _Columns(NamedTuple):
         end = self.at_middle if state else self.at_right if changed else self.width + GAP
         return end - GAP - begin
 
+    def with_room_for(self, state: int, end: int) -> _Columns:
+        """Return the same, with a wider place for the state of one row, if its text ends early enough."""
+        wide = self._replace(middle=max(state, self.middle))
+        return wide if end + GAP <= wide.at_middle else self
+
     @property
     def at_right(self) -> int:
         return self.width - self.right
@@ -135,16 +140,16 @@ def _laid_out(row: DayRow, columns: _Columns) -> list[str]:
     """Return a row as lines: state and changes stand beside the text, or below it if it needs their room."""
     begin = f"{row.time:5}{' ' * GAP}{row.lead}{' ' * GAP}"
     at, least = cells(begin), min(cells(row.text), TEXT_LEAST)
-    beside = bool(row.notes) and cells(row.state) <= columns.middle
-    names = bool(row.changed)
-    beside = beside and columns.room(at, state=True, changed=names) >= least
+    names, state = bool(row.changed), cells(row.state)
+    columns = columns.with_room_for(state, at + cells(row.text))
+    beside = 0 < state <= columns.middle and columns.room(at, state=True, changed=names) >= least
     names = names and columns.room(at, state=beside, changed=True) >= least
     text = fitted(row.text, columns.room(at, state=beside, changed=names))
     line = _styled(row.time, dim=True) + begin[len(row.time) :] + _styled(text, **_look(row))
     used = at + cells(text)
     if beside:
         line += " " * (columns.at_middle - used) + _painted(row.notes)
-        used = columns.at_middle + cells(row.state)
+        used = columns.at_middle + state
     if names:
         whole = cells(", ".join(row.changed))
         start = min(columns.at_right, max(used + GAP, columns.width - whole))

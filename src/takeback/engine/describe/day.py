@@ -29,8 +29,9 @@ from takeback.engine.describe.recent import (
     things,
 )
 from takeback.engine.describe.states import COMPACTED, StateNote, Tone, noted
-from takeback.engine.describe.wording import body_of
+from takeback.engine.describe.wording import NOT_ALLOWED, body_of
 from takeback.engine.runs.actions import ASKED
+from takeback.engine.runs.recorded_calls import in_doubt
 
 TOTALS_READ_MAX = 1024
 """So many actions are read to say what whole sessions changed, apart from the calls that are shown."""
@@ -46,7 +47,8 @@ class DayNode(msgspec.Struct):
     """One line of the picture, and what is below it."""
 
     kind: str
-    """session, thread, run · prompt, turn, step · action, undo, redo, restore, outside, checkpoint, decision · folded"""
+    """session, thread or run; prompt, turn or step; action, undo, redo, restore, outside, checkpoint or decision; or
+    folded, for calls in a row that changed nothing."""
     id: str
     at_us: int
     what: str
@@ -133,7 +135,7 @@ def answer_to(history: History, action: RecordedAction) -> str:
     if ASKED in action.as_tool.ref.split():
         if action.life is Life.OPEN:
             return "asked"
-        return "asked" if action.why.endswith(states.NOT_ALLOWED) else "asked, allowed by you"
+        return "asked" if action.why.endswith(NOT_ALLOWED) else "asked, allowed by you"
     run = action.stream
     if run not in history.runs:
         return ""
@@ -159,7 +161,7 @@ def is_quiet(history: History, action: RecordedAction) -> bool:
         return False
     if history.inside(action.id) or action.compacted_us or action.as_tool.effect is e.Effect.IRREVERSIBLE:
         return False
-    if action.shared or action.why.endswith(states.NOT_ALLOWED) or states.in_doubt(history, action):
+    if action.shared or action.why.endswith(NOT_ALLOWED) or in_doubt(history, action):
         return False
     return not history.never_happened(action.id) and not answer_to(history, action)
 

@@ -79,9 +79,7 @@ class LogFilter(msgspec.Struct, frozen=True):
 
 def things(history: History, wanted: LogFilter) -> Iterator[Thing]:
     """Yield what passes a filter, the latest first."""
-    read = 0
-    for thing in _candidates(history, wanted):
-        read += 1
+    for read, thing in enumerate(_candidates(history, wanted), 1):
         if not read % AT_HAND_MAX:
             history.trim(AT_HAND_MAX)
         if _passes(history, thing, wanted):
