@@ -1,4 +1,4 @@
-"""Make pictures of the commands of every day. `./dev docs` makes the few in docs, `./dev pictures FOLDER` all of them."""
+"""Pictures of the commands of every day. `./dev docs` makes the few in docs, `./dev pictures FOLDER` all of them."""
 
 from __future__ import annotations
 

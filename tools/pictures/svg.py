@@ -11,7 +11,7 @@ from takeback.cli.text import cells
 CELL, LINE, MARGIN, BAR = 8.4, 19, 14, 30
 GROUND, FRAME, INK, FAINT = "#1b1f27", "#2a303b", "#d7dce4", "#838c9b"
 COLOURS = {31: "#f07b7b", 32: "#8fce8f", 33: "#e5c07b", 34: "#7fb2f0", 35: "#c99bea", 36: "#6fc7cf"}
-FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+FONT = "'DejaVu Sans Mono', ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
 _CODE = re.compile(r"\x1b\[([0-9;]*)m")
 
 
@@ -42,10 +42,10 @@ def picture(text: str, command: str, columns: int) -> str:
     width = columns * CELL + 2 * MARGIN
     height = BAR + len(lines) * LINE + MARGIN
     body = [part for row, line in enumerate(lines) for part in _line(line, BAR + (row + 0.75) * LINE)]
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-            f'viewBox="0 0 {width:.0f} {height:.0f}" role="img">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
             f"<title>{escape(command)}</title>",
             f'<rect width="100%" height="100%" rx="8" fill="{GROUND}" stroke="{FRAME}"/>',
             *(f'<circle cx="{MARGIN + 4 + n * 16}" cy="15" r="5" fill="{FRAME}"/>' for n in range(3)),

@@ -14,7 +14,7 @@ import click
 from takeback._version import __version__
 from takeback.cli.context import CommandContext, FailedWith
 from takeback.cli.suggest import SuggestingGroup
-from takeback.cli.text import echo, wrapped
+from takeback.cli.text import echo, prose
 from takeback.errors import TakebackError
 from takeback.settings import environment
 
@@ -167,7 +167,7 @@ def _fail(code: str, message: str, hint: str, exit_code: int, output: Output) ->
         body: dict[str, Any] = {"error": {"code": code, "message": message, "hint": hint}}
         click.echo(msgspec.json.encode(body).decode(), err=output.to_stderr)
     else:
-        for line in (*wrapped(f"takeback: {message}"), *(wrapped(f"  {hint}") if hint else ())):
+        for line in (*prose(f"takeback: {message}"), *(prose(f"  {hint}") if hint else ())):
             echo(line, err=True)
     return exit_code
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import re
+import shutil
 import sys
 import textwrap
 import time
@@ -98,22 +98,16 @@ def sized(count: int) -> str:
     return f"{size:.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
 
 
-def plural(count: int, noun: str, many: str = "") -> str:
-    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
-
-
-WIDTH_LEAST, WIDTH_USUAL = 60, 80
+WIDTH_MIN = 40
 
 
 def width() -> int:
-    """Return how many columns a line may have: of COLUMNS, of the terminal, or the usual number."""
-    found = environment.columns()
-    if not found and sys.stdout.isatty():
-        try:
-            found = os.get_terminal_size(sys.stdout.fileno()).columns
-        except OSError:
-            found = 0
-    return max(found or WIDTH_USUAL, WIDTH_LEAST)
+    """Return how many columns a line may have: `COLUMNS`, or those of the terminal, or 80."""
+    return max(shutil.get_terminal_size().columns, WIDTH_MIN)
+
+
+def plural(count: int, noun: str, many: str = "") -> str:
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
 def cells(text: str) -> int:
@@ -142,7 +136,7 @@ def fitted(text: str, most: int, *, keep_end: bool = False) -> str:
     return f"…{kept[::-1]}" if keep_end else f"{kept}…"
 
 
-def wrapped(text: str) -> list[str]:
+def prose(text: str) -> list[str]:
     """Return a text as lines that a terminal shows whole; elsewhere, as the one line that it is.
 
     A word is never cut, so that a command can be copied.

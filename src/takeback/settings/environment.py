@@ -318,9 +318,3 @@ def webhook_secret(named: str) -> str:
 def wants_colour() -> bool:
     """Return True if the terminal may show colours."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def columns() -> int:
-    """Return how many columns COLUMNS says that there are; 0 if it says nothing."""
-    given = os.environ.get("COLUMNS", "")
-    return int(given) if given.isdecimal() and len(given) < 6 else 0

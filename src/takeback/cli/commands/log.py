@@ -11,14 +11,14 @@ import msgspec
 
 from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.life import show_life
-from takeback.cli.options import agents, ids_of
+from takeback.cli.options import agents, ids_of, times
 from takeback.cli.render.day import day_lines
 from takeback.cli.render.history import action_data, checkpoint_data, run_data
 from takeback.cli.render.runs import waits_for_a_decision
 from takeback.cli.text import iso, plural, width
 from takeback.core.entities import Checkpoint, RecordedAction, RecordedRun
 from takeback.core.history import History
-from takeback.core.ids import KINDS, parse
+from takeback.core.ids import RUN, STEP, parse
 from takeback.core.lifecycle import Life
 from takeback.core.postings import Topic
 from takeback.errors import UsageError
@@ -58,15 +58,17 @@ COUNTED = (Topic.ACTIONS, Topic.CHECKPOINTS, Topic.LISTED_RUNS)
     help="List the versions of this file, or of all in this folder, with who made each; may be repeated",
 )
 @click.option(
-    "--since", metavar="TIME", default="", help="Begin at this time: 2h, 14:02, yesterday, 2026-11-17"
+    "--since",
+    metavar="TIME",
+    default="",
+    shell_complete=times,
+    help="Begin at this time: 2h, 14:02, yesterday, 2026-11-17",
 )
-@click.option("--until", metavar="TIME", default="", help="End at this time")
+@click.option("--until", metavar="TIME", default="", shell_complete=times, help="End at this time")
 @click.option(
     "--run", metavar="ID", default="", shell_complete=ids_of("runs"), help="Show only this run or step"
 )
-@click.option(
-    "--grep", metavar="TEXT", default="", help="Show only what names this text, in small or capital letters"
-)
+@click.option("--grep", metavar="TEXT", default="", help="Show only what contains this text, in either case")
 @click.option(
     "-n",
     "--limit",
@@ -95,8 +97,8 @@ def command(
     became of it. What you did yourself stands between them. Calls that changed nothing are counted on one line.
 
     \b
-    The picture of today:          takeback log --since today -n 0
-    What one agent did to a file:  takeback log --agent codex --path app.py
+    Today as a whole          takeback log --since today -n 0
+    One agent, one file       takeback log --agent A --path F
     """
     with session.workspace() as workspace:
         history = workspace.history
@@ -157,10 +159,10 @@ def _run(history: History, id: str) -> str:
         return ""
     kind, _ = parse(id)
     if id not in history.runs and not history.run_of_step(id):
+        is_other = kind not in (RUN, STEP)
         raise UsageError(
-            f"there is no run or step {id}"
-            if kind in "rs"
-            else f"{id} is not a run or step: it is the id of {KINDS[kind]}"
+            f"{id} is not a run or step" if is_other else f"there is no run or step {id}",
+            hint="`takeback log` lists them",
         )
     return id
 

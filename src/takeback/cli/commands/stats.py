@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from takeback.cli.context import CommandContext, TakebackCommand
+from takeback.cli.options import times
 from takeback.cli.render.stats import stats_data, stats_lines
 from takeback.cli.text import clock, date, iso, width
 from takeback.workspace.describe import statistics, time_named
@@ -18,6 +19,7 @@ USUAL = "7d"
     metavar="TIME",
     default=USUAL,
     show_default=True,
+    shell_complete=times,
     help="Count from this time on: 2h, 14:02, yesterday, 2026-11-17",
 )
 @click.pass_obj

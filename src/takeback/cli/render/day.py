@@ -10,6 +10,7 @@ from takeback.cli.text import cells, clock, date, fitted, padded, paint, plural
 from takeback.workspace.describe import DayNode, StateNote, Tone, changed_names, telling_changes, verb
 
 GAP = 2
+WIDTH_LEAST = 60
 NOTES_MAX = 24
 """A longer note takes a line of its own."""
 WHO_MAX = 18
@@ -37,6 +38,8 @@ class DayRow(NamedTuple):
     notes: tuple[StateNote, ...]
     changed: tuple[str, ...]
     """What was changed, by names, or in numbers; the first are shown if there is not room for all."""
+    instead: tuple[str, ...] = ()
+    """The same for a text that is cut, and may not show the name of the file any more."""
 
     @property
     def state(self) -> str:
@@ -44,7 +47,8 @@ class DayRow(NamedTuple):
 
 
 def day_lines(nodes: Sequence[DayNode], *, width: int, now_us: int) -> list[str]:
-    """Return the lines of a tree, oldest first, none wider than `width`."""
+    """Return the lines of a tree, oldest first, none wider than `width`, or than the least width."""
+    width = max(width, WIDTH_LEAST)
     rows = list(_rows(nodes))
     right = min(max((cells(", ".join(row.changed)) for row in rows), default=0), max(width * 3 // 10, 16))
     short = [cells(row.state) for row in rows if cells(row.state) <= NOTES_MAX]
@@ -76,7 +80,9 @@ def _rows(nodes: Sequence[DayNode]) -> Iterator[DayRow]:
 
 def _tree(node: DayNode, depth: int, lead: str) -> Iterator[DayRow]:
     if not (node.continued and node.kind in _PARTS):
-        yield DayRow(node, depth, "", lead, _text(node), node.notes, _changed(node))
+        names = _changed(node)
+        did = _did(node)
+        yield DayRow(node, depth, "", lead, _text(node), node.notes, (did,) if did else names, names)
     ids = max((len(below.id) for below in node.below), default=0)
     for below in node.below:
         yield from _tree(below, depth + 1, " " * (GAP * (depth + 1)) + below.id.ljust(ids))
@@ -101,10 +107,14 @@ def _changed(node: DayNode) -> tuple[str, ...]:
         made = [change for change in telling_changes(node.changes) if change.target.resource != "calls"]
         numbers = [plural(node.calls, "call") if node.calls else "", *counted(made).split(", ")]
         return tuple(filter(None, numbers))
+    return tuple(changed_names(node.changes))
+
+
+def _did(node: DayNode) -> str:
+    """Return what was done to the one file that a call is about, such as `created`; or ""."""
     every = telling_changes(node.changes)
-    if len(every) == 1 and node.kind == "action" and node.what.partition(" ")[2] == every[0].target.said:
-        return (verb(every[0]),)
-    return tuple(changed_names(every))
+    is_named = len(every) == 1 and node.what.partition(" ")[2] == every[0].target.said
+    return verb(every[0]) if node.kind == "action" and is_named else ""
 
 
 # Laying out
@@ -122,11 +132,6 @@ class _Columns(NamedTuple):
         end = self.at_middle if state else self.at_right if changed else self.width + GAP
         return end - GAP - begin
 
-    def with_room_for(self, state: int, end: int) -> _Columns:
-        """Return the same, with a wider place for the state of one row, if its text ends early enough."""
-        wide = self._replace(middle=max(state, self.middle))
-        return wide if end + GAP <= wide.at_middle else self
-
     @property
     def at_right(self) -> int:
         return self.width - self.right
@@ -141,8 +146,8 @@ def _laid_out(row: DayRow, columns: _Columns) -> list[str]:
     begin = f"{row.time:5}{' ' * GAP}{row.lead}{' ' * GAP}"
     at, least = cells(begin), min(cells(row.text), TEXT_LEAST)
     names, state = bool(row.changed), cells(row.state)
-    columns = columns.with_room_for(state, at + cells(row.text))
-    beside = 0 < state <= columns.middle and columns.room(at, state=True, changed=names) >= least
+    room = columns.middle if names else columns.width - columns.at_middle
+    beside = 0 < state <= room and columns.room(at, state=True, changed=names) >= least
     names = names and columns.room(at, state=beside, changed=True) >= least
     text = fitted(row.text, columns.room(at, state=beside, changed=names))
     line = _styled(row.time, dim=True) + begin[len(row.time) :] + _styled(text, **_look(row))
@@ -150,15 +155,15 @@ def _laid_out(row: DayRow, columns: _Columns) -> list[str]:
     if beside:
         line += " " * (columns.at_middle - used) + _painted(row.notes)
         used = columns.at_middle + state
+    changed = row.changed if text == row.text else row.instead
     if names:
-        whole = cells(", ".join(row.changed))
-        start = min(columns.at_right, max(used + GAP, columns.width - whole))
-        line += " " * (start - used) + _some(row.changed, columns.width - start)
+        start = min(columns.at_right, max(used + GAP, columns.width - cells(", ".join(changed))))
+        line += " " * (start - used) + _some(changed, columns.width - start)
     lines = [line.rstrip()]
     if row.notes and not beside:
         lines += _wrapped(row.notes, at, columns.width)
     if row.changed and not names:
-        lines.append(" " * at + _some(row.changed, columns.width - at))
+        lines.append(" " * at + _some(changed, columns.width - at))
     return lines
 
 

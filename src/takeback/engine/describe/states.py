@@ -118,8 +118,8 @@ def _subject(history: History, action: RecordedAction, began: ActionBegan) -> st
     given = began.arguments.get("kwargs") if isinstance(began.arguments, dict) else None
     if not run or not run.began.detached or not isinstance(given, dict):
         return ""
-    found = next((text for name in SUBJECTS if isinstance(text := given.get(name), str) and text), "")
-    found = found or ", ".join(began.paths)  # a patch names its files
+    given_names = [text for name in SUBJECTS if isinstance(text := given.get(name), str) and text]
+    found = given_names[0] if given_names else ", ".join(began.paths)  # a patch names its files
     root = history.began.root if history.began else ""
     return str(view(found)).removeprefix(f"{root}/")
 
