@@ -132,6 +132,33 @@ def test_filters(day: Scene) -> None:
     assert any("there is more" in line for line in lines(day, "-n", "3"))
 
 
+def test_what_must_be_seen_is_not_folded(empty: Scene) -> None:
+    empty.build()
+    agent = AgentAtWork(empty, "claude-code", "one")
+    agent.prompt("look around and publish")
+    agent.bash("ls")
+    agent.bash("false", failed=True)
+    agent.bash("git push origin main", runs=False)
+    agent.bash("ls tests")
+    agent.tell("PreToolUse", tool_name="Bash", tool_input={"command": "sleep 9"}, tool_use_id="open")
+    folded, pushed, quiet, at_work = (" ".join(line.split()) for line in lines(empty)[-4:])
+    assert folded.endswith("2 calls changed nothing 1 failed")
+    assert "git push origin main" in pushed and "cannot be taken back" in pushed
+    assert quiet.endswith("1 call changed nothing") and at_work.endswith("Bash sleep 9 unfinished")
+
+
+def test_what_did_that_agent_do_to_that_file_and_take_it_back(day: Scene) -> None:
+    """Three commands."""
+    (found,) = [
+        line for line in lines(day, "--agent", "codex", "--path", "app.py", "--since", "2h") if "a3" in line
+    ]
+    id = next(word for word in found.split() if word.startswith("a3"))
+    assert "+    return True" in day.takeback("diff", id)
+    day.takeback("undo", id, "--path", "app.py")
+    assert (day.root / "app.py").read_text() == scenes.FILES["app.py"]
+    assert (day.root / "tests/conftest.py").exists()
+
+
 def test_gits_own_upkeep_is_no_noise(day: Scene) -> None:
     before = lines(day)
     day.git("update-index", "--index-version", "4")  # as `git status` does: other bytes, the same entries

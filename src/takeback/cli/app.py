@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from takeback._version import __version__
-from takeback.cli.context import CommandContext, FailedWith
-from takeback.cli.suggest import SuggestingGroup
+from takeback.cli.context import CommandContext, FailedWith, SuggestingGroup
 from takeback.cli.text import echo, prose
 from takeback.errors import TakebackError
 from takeback.settings import environment

@@ -11,7 +11,6 @@ import click
 import msgspec
 
 from takeback.cli.progress import TerminalProgress
-from takeback.cli.suggest import SuggestingGroup, with_id_meant
 from takeback.cli.text import CONTROLS, echo
 from takeback.errors import RefusedError, TakebackError, UsageError
 from takeback.settings import environment
@@ -111,6 +110,8 @@ class TakebackCommand(click.Command):
         try:
             return super().invoke(ctx)
         except UsageError as error:
+            from takeback.cli.suggest import with_id_meant  # hardly ever needed
+
             with_id_meant(error)
             raise
         except RefusedError as error:
@@ -121,6 +122,22 @@ class TakebackCommand(click.Command):
             session.progress.done()
             for note in [note for workspace in session.opened for note in workspace.notices]:
                 click.echo(f"takeback: {note}", err=True)
+
+
+class SuggestingGroup(click.Group):
+    """A group of commands that says what an unknown word may have meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            from takeback.cli.suggest import word_meant  # hardly ever needed
+
+            raise click.UsageError(
+                f"there is no command {name!r}{word_meant(name, self.list_commands(ctx))}", ctx
+            )
+        return super().resolve_command(ctx, args)
 
 
 class TakebackGroup(SuggestingGroup):

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-import click
-
 from takeback.errors import TakebackError, UsageError
 
 if TYPE_CHECKING:
@@ -17,21 +15,8 @@ if TYPE_CHECKING:
 _NO_SUCH_ID = re.compile(r"there is no [a-z ]+ ([rsacpi][1-9][0-9]*)(?![\w])|'#?([0-9]+)' is not an id")
 
 
-class SuggestingGroup(click.Group):
-    """A group of commands that knows what an unknown word may have meant."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0] if args else ""
-        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
-            raise click.UsageError(
-                f"there is no command {name!r}{_meant(name, self.list_commands(ctx))}", ctx
-            )
-        return super().resolve_command(ctx, args)
-
-
-def _meant(word: str, words: Iterable[str]) -> str:
+def word_meant(word: str, words: Iterable[str]) -> str:
+    """Return which of these words a person may have meant, as the end of a sentence; or ""."""
     every = list(words)
     found = (
         get_close_matches(word, every, n=3, cutoff=0.6) or [one for one in every if one.startswith(word)][:3]

@@ -22,11 +22,11 @@ from takeback.core.ids import RUN, STEP, parse
 from takeback.core.lifecycle import Life
 from takeback.core.postings import Topic
 from takeback.errors import UsageError
-from takeback.workspace.describe import (
+from takeback.workspace.describe import body_of
+from takeback.workspace.describe.day import (
     DecisionMade,
     LogFilter,
     answer_to,
-    body_of,
     changed_names,
     day,
     flat,

@@ -8,7 +8,7 @@ from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import times
 from takeback.cli.render.stats import stats_data, stats_lines
 from takeback.cli.text import clock, date, iso, width
-from takeback.workspace.describe import statistics, time_named
+from takeback.workspace.describe.day import statistics, time_named
 
 USUAL = "7d"
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from takeback.cli.render.history import counted
 from takeback.cli.text import cells, clock, date, fitted, padded, paint, plural
-from takeback.workspace.describe import DayNode, StateNote, Tone, changed_names, telling_changes, verb
+from takeback.workspace.describe import verb
+from takeback.workspace.describe.day import DayNode, StateNote, Tone, changed_names, telling_changes
 
 GAP = 2
 WIDTH_LEAST = 60
@@ -127,10 +128,9 @@ class _Columns(NamedTuple):
     middle: int
     right: int
 
-    def room(self, begin: int, *, state: bool, changed: bool) -> int:
-        """Return how much room a text has that begins at a column."""
-        end = self.at_middle if state else self.at_right if changed else self.width + GAP
-        return end - GAP - begin
+    def state_at(self, state: int, *, changed: bool) -> int:
+        """Return where a state of this length begins: in its column, or before it if it is longer."""
+        return min(self.at_middle, (self.at_right - GAP if changed else self.width) - state)
 
     @property
     def at_right(self) -> int:
@@ -144,17 +144,20 @@ class _Columns(NamedTuple):
 def _laid_out(row: DayRow, columns: _Columns) -> list[str]:
     """Return a row as lines: state and changes stand beside the text, or below it if it needs their room."""
     begin = f"{row.time:5}{' ' * GAP}{row.lead}{' ' * GAP}"
-    at, least = cells(begin), min(cells(row.text), TEXT_LEAST)
+    at, whole = cells(begin), cells(row.text)
     names, state = bool(row.changed), cells(row.state)
-    room = columns.middle if names else columns.width - columns.at_middle
-    beside = 0 < state <= room and columns.room(at, state=True, changed=names) >= least
-    names = names and columns.room(at, state=beside, changed=True) >= least
-    text = fitted(row.text, columns.room(at, state=beside, changed=names))
+    at_state = columns.state_at(state, changed=names)
+    # A long state must not cut the text; one that fits its column may cut a long one.
+    needed = min(whole, TEXT_LEAST) if at_state == columns.at_middle else whole
+    beside = state > 0 and at + needed + GAP <= at_state
+    names = names and at + (0 if beside else min(whole, TEXT_LEAST)) + GAP <= columns.at_right
+    end = at_state - GAP if beside else columns.at_right - GAP if names else columns.width
+    text = fitted(row.text, end - at)
     line = _styled(row.time, dim=True) + begin[len(row.time) :] + _styled(text, **_look(row))
     used = at + cells(text)
     if beside:
-        line += " " * (columns.at_middle - used) + _painted(row.notes)
-        used = columns.at_middle + state
+        line += " " * (at_state - used) + _painted(row.notes)
+        used = at_state + state
     changed = row.changed if text == row.text else row.instead
     if names:
         start = min(columns.at_right, max(used + GAP, columns.width - cells(", ".join(changed))))

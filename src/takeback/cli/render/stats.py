@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from takeback.cli.text import fitted, padded, paint, plural, sized
-from takeback.workspace.describe import Statistics, Tally
+from takeback.workspace.describe.day import AgentTally, Statistics
 
 NAME_MAX = 24
 
@@ -25,15 +25,15 @@ def stats_lines(found: Statistics, *, width: int) -> list[str]:
     return lines
 
 
-def total(tallies: Any) -> Tally:
+def total(tallies: Any) -> AgentTally:
     """Return the sum of tallies."""
-    found = Tally()
+    found = AgentTally()
     for tally in tallies:
         found.add(tally)
     return found
 
 
-def _wrapped(name: str, tally: Tally, wide: int, width: int, **style: Any) -> list[str]:
+def _wrapped(name: str, tally: AgentTally, wide: int, width: int, **style: Any) -> list[str]:
     """Return a name and its numbers, on as many lines as they need."""
     lines, parts = [], _parts(tally)
     begin = padded(fitted(name, wide), wide)
@@ -48,7 +48,7 @@ def _wrapped(name: str, tally: Tally, wide: int, width: int, **style: Any) -> li
     return lines
 
 
-def _parts(tally: Tally) -> list[str]:
+def _parts(tally: AgentTally) -> list[str]:
     each = f" in {tally.undo_us / tally.undos / 1e6:.1f} s each" if tally.undos else ""
     return [
         plural(tally.actions, "action"),
@@ -71,6 +71,6 @@ def stats_data(found: Statistics) -> list[dict[str, Any]]:
     ]
 
 
-def _numbers(tally: Tally) -> dict[str, Any]:
+def _numbers(tally: AgentTally) -> dict[str, Any]:
     numbers: dict[str, Any] = msgspec.structs.asdict(tally)
     return numbers | {"undo_s": numbers.pop("undo_us") / 1e6}

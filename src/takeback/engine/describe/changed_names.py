@@ -9,7 +9,8 @@ from takeback.core.change import Change
 from takeback.core.codec import printable
 from takeback.resources.git import entry
 from takeback.resources.git.format.refs import is_object
-from takeback.resources.git.words import MINOR, short
+from takeback.resources.git.minor import MINOR
+from takeback.resources.git.words import short
 
 FOLDER_LEAST = 4
 """So many files below one folder are named by that folder."""

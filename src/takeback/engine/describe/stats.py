@@ -23,7 +23,7 @@ OWN_CODE = "own code"
 _FAILED = (e.Outcome.FAILED, e.Outcome.STOPPED)
 
 
-class Tally(msgspec.Struct):
+class AgentTally(msgspec.Struct):
     """The numbers of one agent, or of one of its tools."""
 
     actions: int = 0
@@ -37,12 +37,12 @@ class Tally(msgspec.Struct):
     bytes_kept: int = 0
     """New content that was stored because of it, each content once."""
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: AgentTally) -> None:
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-Statistics = dict[str, dict[str, Tally]]
+Statistics = dict[str, dict[str, AgentTally]]
 """The tallies of each agent, by tool; what belongs to no tool, such as a handover, is under an empty name."""
 
 
@@ -91,8 +91,8 @@ class _Count:
                 self._tally(*self._whose[id]).taken_back += 1
         return self._found
 
-    def _tally(self, agent: str, tool: str) -> Tally:
-        return self._found.setdefault(agent, {}).setdefault(tool, Tally())
+    def _tally(self, agent: str, tool: str) -> AgentTally:
+        return self._found.setdefault(agent, {}).setdefault(tool, AgentTally())
 
     def _agent(self, stream: str, actor: str = "") -> str:
         run = None if actor else self._history.runs.get(stream)
