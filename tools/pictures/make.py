@@ -15,7 +15,7 @@ COMMANDS = {
     "log": ("log",),
     "status": ("status",),
     "diff": ("diff", "a9"),
-    "show": ("show", "s18"),
+    "show": ("show", "a19"),
     "preview": ("undo", "--preview"),
     "undo": ("undo",),
 }
