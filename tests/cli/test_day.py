@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from takeback.cli.app import COMMANDS, GROUPS
 from takeback.cli.text import cells
+from takeback.workspace.opening import open_workspace
+from takeback.workspace.results import Action
 from tests.world.cli import Result
 from tools.pictures import scene as scenes
 from tools.pictures.scene import AgentAtWork, Scene
@@ -145,6 +148,59 @@ def test_what_must_be_seen_is_not_folded(empty: Scene) -> None:
     assert folded.endswith("2 calls changed nothing 1 failed")
     assert "git push origin main" in pushed and "cannot be taken back" in pushed
     assert quiet.endswith("1 call changed nothing") and at_work.endswith("Bash sleep 9 unfinished")
+
+
+def test_what_a_human_allowed_by_its_id_is_said_to_be_asked(empty: Scene) -> None:
+    """Codex cannot ask its human, so the human answers on the command line, and the agent tries again."""
+    empty.build()
+    empty.human("takeback.toml", '[rules.tools]\nask = ["apply_patch"]\n')
+    empty.takeback("init", "--accept-config")
+    codex = AgentAtWork(empty, "codex", "one")
+    codex.prompt("fix it")
+    given = {"command": "*** Begin Patch\n*** Update File: app.py\n+x\n*** End Patch\n"}
+    codex.tell("PreToolUse", tool_name="apply_patch", tool_input=given, tool_use_id="first")
+    assert "1 request waits for your approval" in lines(empty)[-1]
+    (request,) = json.loads(empty.takeback("approvals", "--json"))["approvals"]
+    empty.takeback("approve", request["id"])
+    codex.tell("PreToolUse", tool_name="apply_patch", tool_input=given, tool_use_id="second")
+    empty.human("app.py", "x\n")
+    codex.tell("PostToolUse", tool_name="apply_patch", tool_input=given, tool_use_id="second")
+    assert "asked, allowed by you" in line(empty, "apply_patch app.py")
+    codex.bash("echo y > y.txt")
+    assert "asked" not in line(empty, "echo y")
+    (entry, *_) = json.loads(empty.takeback("log", "--json", "--grep", "apply_patch", "--changed"))["entries"]
+    assert entry["asked"] == "asked, allowed by you"
+    (agent,) = json.loads(empty.takeback("stats", "--json"))["agents"]
+    assert agent["asked"] == 1
+
+
+def test_runs_of_programs_and_threads_are_in_the_same_tree(inside: Inside) -> None:
+    with open_workspace(inside.root, home=inside.home, watching=False) as tb:
+        with tb.run("publish", key="p", actor="planner") as run:
+            with run.step("edit"):
+                inside.human("page.html", "new\n")
+            with run.step("send"):
+                run.call(print_nothing, "room 4")
+        with tb.thread("support", key="chat", actor="helper") as thread, thread.turn("where is my order?"):
+            begun = thread.begin("answer", {"path": "reply.txt"}, effect="restorable")
+            assert isinstance(begun, Action)
+            with begun:
+                inside.human("reply.txt", "on its way\n")
+    shown = [" ".join(line.split()[1:]) for line in lines_of(inside)]
+    assert any(line.startswith("planner r") and "run publish" in line for line in shown)
+    assert any(line.startswith("helper r") and "thread support" in line for line in shown)
+    words = "\n".join(lines_of(inside))
+    assert "step edit" in words and 'turn "where is my order?"' in words
+    assert next(line for line in lines_of(inside) if "step edit" in line).endswith("page.html")
+    assert next(line for line in lines_of(inside) if "answer reply.txt" in line).endswith("created")
+
+
+def lines_of(inside: Inside) -> list[str]:
+    return inside.run("log", env={"COLUMNS": "120"}).stdout.splitlines()
+
+
+def print_nothing(_text: str) -> None:
+    """Do nothing, as far as anybody knows."""
 
 
 def test_what_did_that_agent_do_to_that_file_and_take_it_back(day: Scene) -> None:

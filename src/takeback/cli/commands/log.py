@@ -135,7 +135,8 @@ def _path_view(
 def _show(session: CommandContext, history: History, wanted: LogFilter, limit: int, *, is_flat: bool) -> None:
     if session.json:
         return session.data(_as_data(history, wanted, limit))
-    picture = (flat if is_flat else day)(history, wanted, limit)
+    picture = (flat if is_flat else day)(history, wanted, limit, session.progress)
+    session.progress.done()
     if not picture.nodes:
         is_filtered = wanted != LogFilter()
         return session.line("Nothing fits." if is_filtered else "Nothing has happened yet.")

@@ -31,7 +31,8 @@ def command(session: CommandContext, since: str) -> None:
     """
     since_us = time_named(since)
     with session.workspace() as workspace:
-        found = statistics(workspace.history, workspace.journal, since_us)
+        found = statistics(workspace.history, workspace.journal, since_us, session.progress)
+    session.progress.done()
     if session.json:
         return session.data({"since": iso(since_us), "agents": stats_data(found)})
     when = f"since {date(since_us)}, {clock(since_us)}"

@@ -32,6 +32,7 @@ from takeback.engine.describe.states import COMPACTED, StateNote, Tone, noted
 from takeback.engine.describe.wording import NOT_ALLOWED, body_of
 from takeback.engine.runs.actions import ASKED
 from takeback.engine.runs.recorded_calls import in_doubt
+from takeback.ports.progress import Progress, silent
 
 TOTALS_READ_MAX = 1024
 """So many actions are read to say what whole sessions changed, apart from the calls that are shown."""
@@ -72,10 +73,10 @@ class Day(msgspec.Struct, frozen=True):
     more: bool
 
 
-def day(history: History, wanted: LogFilter, limit: int) -> Day:
+def day(history: History, wanted: LogFilter, limit: int, progress: Progress = silent) -> Day:
     """Return the latest part of a history as a tree of at most so many entries; 0 for all of it."""
     picture = _Picture(history, folding=not wanted.grep)
-    latest = _enough(history, things(history, wanted), limit)
+    latest = _enough(history, things(history, wanted, progress), limit)
     found = list(latest)
     more = bool(found) and found[-1] is None
     for thing in reversed([thing for thing in found if thing is not None]):
@@ -83,9 +84,9 @@ def day(history: History, wanted: LogFilter, limit: int) -> Day:
     return Day(picture.finished(), more)
 
 
-def flat(history: History, wanted: LogFilter, limit: int) -> Day:
+def flat(history: History, wanted: LogFilter, limit: int, progress: Progress = silent) -> Day:
     """Return the same as a plain list: every action with who did it, the bodies of runs and steps too."""
-    found = (thing for thing in things(history, wanted) if not isinstance(thing, RecordedRun))
+    found = (t for t in things(history, wanted, progress) if not isinstance(t, RecordedRun))
     shown = (thing for thing in found if not _is_hidden(thing))
     nodes = [leaf(history, thing) for thing in islice(shown, limit or None)]
     return Day(nodes[::-1], next(shown, None) is not None)

@@ -25,6 +25,7 @@ from takeback.core.selection import Filter, NarrowFilter, is_name_of
 from takeback.engine.describe.changed_names import telling
 from takeback.engine.describe.states import actor_of, line_of
 from takeback.errors import UsageError
+from takeback.ports.progress import Progress, silent
 from takeback.system.clock import LocalZone, SystemClock
 
 AT_HAND_MAX = 4096
@@ -77,9 +78,12 @@ class LogFilter(msgspec.Struct, frozen=True):
         return bool(self.run or self.changed or self.targets)
 
 
-def things(history: History, wanted: LogFilter) -> Iterator[Thing]:
-    """Yield what passes a filter, the latest first."""
-    for read, thing in enumerate(_candidates(history, wanted), 1):
+def things(history: History, wanted: LogFilter, progress: Progress = silent) -> Iterator[Thing]:
+    """Yield what passes a filter, the latest first. `progress` says how much a long search has read."""
+    candidates = _candidates(history, wanted)
+    if wanted != LogFilter():
+        candidates = iter(progress("Searching the history", candidates, history.count(Topic.ACTIONS)))
+    for read, thing in enumerate(candidates, 1):
         if not read % AT_HAND_MAX:
             history.trim(AT_HAND_MAX)
         if _passes(history, thing, wanted):

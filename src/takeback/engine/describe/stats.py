@@ -15,6 +15,7 @@ from takeback.engine.describe.recent import first_after
 from takeback.engine.describe.states import taken_back
 from takeback.engine.runs.actions import ASKED
 from takeback.ports.journal import Journal
+from takeback.ports.progress import Progress, silent
 from takeback.resources.files.entry import entry_of
 
 RUN_TOOL = "takeback run"
@@ -46,11 +47,12 @@ Statistics = dict[str, dict[str, AgentTally]]
 """The tallies of each agent, by tool; what belongs to no tool, such as a handover, is under an empty name."""
 
 
-def statistics(history: History, journal: Journal, since_us: int) -> Statistics:
+def statistics(history: History, journal: Journal, since_us: int, progress: Progress = silent) -> Statistics:
     """Count what happened since a time. The records of that period are read, once and in order."""
     after = first_after(history, since_us - 1) - 1 if since_us else 0
     count = _Count(history)
-    for record in journal.read(after=max(after, 0)):
+    records = journal.read(after=max(after, 0))
+    for record in progress("Counting", records, history.seq - max(after, 0)):
         if record.at_us >= since_us:
             count.add(record)
     return count.finished()
