@@ -264,7 +264,9 @@ def named(history: History, of: tuple[str, ...]) -> str:
     left = set(of)
     for stream in {history.actions[id].stream for id in of if id in history.actions}:
         run = history.runs.get(stream)
-        tools = {id for id in run.actions if history.actions[id].is_tool} if run else set()
+        if run is None or len(run.actions) > 2 * len(of):
+            continue  # it cannot be all of it, and there may be very many
+        tools = {id for id in run.actions if history.actions[id].is_tool}
         if len(tools) > 1 and tools <= left:
             left = left - tools | {stream}
     shown = sorted(left, key=lambda id: ids.seq_of(id) if ids.is_id(id) else 0)  # a restore names a moment
