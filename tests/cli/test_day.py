@@ -228,6 +228,24 @@ def test_gits_own_upkeep_is_no_noise(day: Scene) -> None:
     assert "1 call changed nothing" in lines(day)[-1]
 
 
+def test_your_edit_before_the_first_call_does_not_part_a_session(day: Scene) -> None:
+    agent = AgentAtWork(day, "claude-code", "five")
+    day.human("README.md", "# Other\n")
+    agent.prompt("write a file")
+    agent.edit("one.txt", "1\n")
+    *_, edit, session, _prompt, call = lines(day)
+    assert edit.endswith("README.md") and "session" in session and "continued" not in session
+    assert "one.txt" in call
+
+
+def test_a_day_that_is_over_has_its_date(day: Scene) -> None:
+    day.later(24 * 60)
+    shown = lines(day)
+    assert shown[0] == "Thu 12 March 2026" and not any("2026" in line for line in shown[1:])
+    day.takeback("save", "today")
+    assert lines(day)[-2:] == ["Fri 13 March 2026", lines(day)[-1]] and "today" in lines(day)[-1]
+
+
 def test_a_session_goes_on_below_what_you_did(day: Scene) -> None:
     agent = AgentAtWork(day, "claude-code", "four")
     agent.prompt("write two files")

@@ -57,7 +57,7 @@ def day_lines(nodes: Sequence[DayNode], *, width: int, now_us: int) -> list[str]
     lines: list[str] = []
     shown = date(now_us)
     for row in rows:
-        if (day := date(row.node.at_us)) != shown and row.depth == 0:
+        if (day := date(row.node.at_us)) != shown:
             lines.append(paint(day, bold=True))
             shown = day
         lines += _laid_out(row, columns)

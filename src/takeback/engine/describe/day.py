@@ -75,13 +75,15 @@ class Day(msgspec.Struct, frozen=True):
 
 def day(history: History, wanted: LogFilter, limit: int, progress: Progress = silent) -> Day:
     """Return the latest part of a history as a tree of at most so many entries; 0 for all of it."""
-    picture = _Picture(history, folding=not wanted.grep)
-    latest = _enough(history, things(history, wanted, progress), limit)
-    found = list(latest)
-    more = bool(found) and found[-1] is None
-    for thing in reversed([thing for thing in found if thing is not None]):
-        picture.add(thing)
-    return Day(picture.finished(), more)
+    latest = list(_enough(history, things(history, wanted, progress), limit))
+    found = [thing for thing in reversed(latest) if thing is not None]
+    begun = {thing.id for thing in found if isinstance(thing, RecordedRun)}
+    picture = _Picture(history, begun, folding=not wanted.grep)
+    shown = {thing.stream for thing in found if isinstance(thing, RecordedAction | Checkpoint)}
+    for thing in found:
+        if not (isinstance(thing, RecordedRun) and thing.id in shown):  # its calls show it, where they are
+            picture.add(thing)
+    return Day(picture.finished(), more=len(found) < len(latest))
 
 
 def flat(history: History, wanted: LogFilter, limit: int, progress: Progress = silent) -> Day:
@@ -214,8 +216,10 @@ def _plural(count: int, one: str, many: str) -> str:
 class _Picture:
     """A tree that grows as entries come, oldest first."""
 
-    def __init__(self, history: History, *, folding: bool) -> None:
+    def __init__(self, history: History, begun: set[str], *, folding: bool) -> None:
+        """`begun` are the runs whose beginnings are shown, too."""
         self._history = history
+        self._begun = begun
         self._folding = folding
         self._nodes: list[DayNode] = []
         self._open: dict[str, DayNode] = {}
@@ -231,9 +235,13 @@ class _Picture:
     def add(self, thing: Thing) -> None:
         history = self._history
         if isinstance(thing, RecordedRun):
-            self._run(thing, seq_of(thing))
+            self._run(thing, seq_of(thing), thing.began_us)
         elif isinstance(thing, RecordedAction) and (run := listed_run(history, thing)):
             self._call(run, thing)
+        elif isinstance(thing, Checkpoint) and (run := listed_run(history, thing)):
+            node = leaf(history, thing)
+            node.who = ""
+            self._run(run, seq_of(thing), thing.at_us).below.append(node)
         elif not _is_hidden(thing):
             self._close()
             self._nodes.append(leaf(history, thing))
@@ -250,19 +258,20 @@ class _Picture:
         self._latest.clear()
         self._steps.clear()
 
-    def _run(self, run: RecordedRun, seq: int) -> DayNode:
+    def _run(self, run: RecordedRun, seq: int, at_us: int) -> DayNode:
         self._latest[run.id] = seq
         if run.id in self._open:
             return self._open[run.id]
-        node = self._node_of(run)
+        is_first = run.id in self._begun and run.id not in self._seen
+        node = self._node_of(run, run.began_us if is_first else at_us)
         self._open[run.id] = node
         self._seen.add(run.id)
         return node
 
-    def _node_of(self, run: RecordedRun) -> DayNode:
+    def _node_of(self, run: RecordedRun, at_us: int) -> DayNode:
         kind = states.kind_of_run(run)
         continued = run.id in self._seen
-        node = DayNode(kind, run.id, run.began_us, _title(run), who=run.began.actor or "agent")
+        node = DayNode(kind, run.id, at_us, _title(run), who=run.began.actor or "agent")
         node.continued = continued
         if not continued:
             self._sum_up(run, node)
@@ -287,7 +296,7 @@ class _Picture:
         node.changes = tuple(net(history, run.actions))
 
     def _call(self, run: RecordedRun, action: RecordedAction) -> None:
-        above = self._run(run, action.seq)
+        above = self._run(run, action.seq, action.began_us)
         step = run.steps.get(action.as_tool.step)
         if step is not None:
             above = self._step(run, step.id, above, action.began_us)
@@ -308,7 +317,8 @@ class _Picture:
         step = run.steps[id]
         kind = "step" if step.body else "turn" if run.began.thread else "prompt"
         is_new = id not in self._seen
-        node = DayNode(kind, id, step.began_us or at_us, step.name)
+        is_whole = is_new and run.id in self._begun
+        node = DayNode(kind, id, step.began_us if is_whole else at_us, step.name)
         node.continued = not is_new
         if is_new and len(self._history.actions_in(id)) <= states.INSIDE_READ_MAX:
             node.notes = noted(states.notes_of_step(self._history, step))
@@ -329,9 +339,9 @@ class _Picture:
         last.what, last.notes = fold.what, fold.notes
 
 
-def listed_run(history: History, action: RecordedAction) -> RecordedRun | None:
-    """Return the run that an action is shown in; None for a single command, and for what belongs to no run."""
-    run = history.runs.get(action.stream)
+def listed_run(history: History, thing: RecordedAction | Checkpoint) -> RecordedRun | None:
+    """Return the run that an entry is shown in; None for a single command, and for what belongs to no run."""
+    run = history.runs.get(thing.stream)
     return run if run and run.is_listed else None
 
 

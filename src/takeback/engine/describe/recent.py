@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import merge
-from itertools import dropwhile, takewhile
+from itertools import chain, dropwhile, takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -112,7 +112,8 @@ def _candidates(history: History, wanted: LogFilter) -> Iterator[Thing]:
 
     actions = (history.actions[ids.make(ids.ACTION, seq)] for seq in between(_actions(history, wanted)))
     if wanted.is_of_actions:
-        return iter(actions)
+        run = history.runs.get(wanted.run)  # it began before its actions
+        return chain(actions, [run]) if run and not (wanted.changed or wanted.targets) else iter(actions)
     postings = history.postings
     checkpoints = (
         history.checkpoints[ids.make(ids.CHECKPOINT, seq)]
@@ -131,8 +132,8 @@ def _actions(history: History, wanted: LogFilter) -> Iterator[int]:
     if isinstance(wanted.targets, NarrowFilter):
         entries = (history.latest_entries(target) for target in wanted.targets.targets(history))
         latest = merge(*entries, key=lambda entry: entry.seq, reverse=True)
-        found = {ids.seq_of(id) for entry in latest for id in (entry.action, *entry.change.shared_with)}
-        return iter(sorted(found, reverse=True))
+        makers = (ids.seq_of(id) for entry in latest for id in (entry.action, *entry.change.shared_with))
+        return _each_once(makers)
     if wanted.run.startswith(ids.STEP):
         return iter([ids.seq_of(id) for id in reversed(history.actions_in(wanted.run))])
     if wanted.run:
@@ -155,7 +156,7 @@ def _passes(history: History, thing: Thing, wanted: LogFilter) -> bool:
         return False
     if wanted.agent and not _is_by(thing, wanted.agent):
         return False
-    if wanted.run and not (isinstance(thing, RecordedAction) and _is_in(thing, wanted.run)):
+    if wanted.run and not _is_in(thing, wanted.run):
         return False
     if isinstance(thing, RecordedAction):
         if wanted.changed and not telling(thing.changes):
@@ -171,8 +172,18 @@ def _is_by(thing: Thing, agent: str) -> bool:
     return isinstance(thing, RecordedAction) and is_name_of(agent, thing.actor)
 
 
-def _is_in(action: RecordedAction, run: str) -> bool:
-    return run in (action.stream, action.as_tool.step)
+def _is_in(thing: Thing, run: str) -> bool:
+    if isinstance(thing, RecordedAction):
+        return run in (thing.stream, thing.as_tool.step)
+    return isinstance(thing, RecordedRun) and thing.id == run
+
+
+def _each_once(seqs: Iterator[int]) -> Iterator[int]:
+    seen: set[int] = set()
+    for seq in seqs:
+        if seq not in seen:
+            seen.add(seq)
+            yield seq
 
 
 def _text(history: History, thing: Thing) -> str:
