@@ -11,6 +11,7 @@ import pytest
 
 from takeback.cli.app import COMMANDS, GROUPS
 from takeback.cli.text import cells
+from takeback.core import events as e
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.results import Action
 from tests.world.cli import Result
@@ -316,6 +317,18 @@ def test_stats_of_a_period(inside: Inside) -> None:
     assert agent["taken_back"] == 0
     assert inside.do("stats", "--json", "--since", "2999-01-01").json["agents"] == []
     assert "No agent has done anything since" in inside.do("stats", "--since", "2999-01-01").stdout
+
+
+def test_stats_count_what_came_to_a_human(inside: Inside) -> None:
+    inside.save()
+    with open_workspace(inside.root, home=inside.home, watching=False) as tb:
+        refused = e.ActionRefused("deploy", e.Effect.IRREVERSIBLE, "a rule denies it")
+        tb.parts.ledger.append(
+            [e.RunBegan("nightly", actor="planner"), refused, e.RunHandedOver("stuck")], ""
+        )
+    (agent,) = inside.do("stats", "--json").json["agents"]
+    assert (agent["agent"], agent["handed_over"], agent["refused"], agent["actions"]) == ("planner", 1, 1, 0)
+    assert "1 refused, 1 handed over" in inside.do("stats").stdout
 
 
 # Help
