@@ -132,7 +132,12 @@ def test_log_show_and_status_read_as_session_prompts_and_calls(desk: Path, tb: W
     world = World(desk, tb.state.parent.parent)
     (one, two), run = steps(tb), run_of(tb)
     log = world.run("log").stdout
-    for text in (f"session {run.began.name}", "prompt fix the login", "prompt now test it", "Write("):
+    for text in (
+        f"claude-code  {run.id}",
+        'prompt "fix the login"',
+        'prompt "now test it"',
+        "Write login.py",
+    ):
         assert text in log
     live = world.run("status").stdout
     assert f"Session {run.id} of claude-code is open" in live

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from takeback.core import selection
+from takeback.core import ids, selection
 from takeback.core.change import OF_PATHS, Target
 from takeback.core.entities import ManyEntries
 from takeback.core.history import History
@@ -80,7 +80,7 @@ def answers(history: History) -> dict[str, Any]:
         found[f"run {id}"] = _of_run(history, id)
     for id in history.checkpoints:
         found[f"open at {id}"] = history.runs_open_at(id)
-        found[f"after {id}"] = _attempt(lambda id=id: selection.after(history, id))
+        found[f"after {id}"] = _attempt(lambda id=id: selection.after(history, ids.seq_of(id)))
     for resource in OF_PATHS:
         for target in sorted(history.targets(resource)):
             found[f"target {target}"] = _of_target(history, target)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ EVENTS = 6_000
 """Some 3,000 actions."""
 SHOWN_MAX = 60
 RECORDS_MAX = {"status": 40, "undo": 30, "undo --path": 80, "hook": 40}
+FLAT_MAX, TREE_MAX = 150, 1_200
+"""A tree says what whole sessions changed, so it reads the few sessions that its entries belong to."""
 
 COUNTING = """
 import sys
@@ -117,3 +120,42 @@ def test_a_run_is_shown_and_an_undo_without_reading_all_that_was_before(long: Lo
         (call,) = tb.history.calls_of(run_now.id, "call")
     read |= {id: long.decoded("show", id) for id in (checkpoint.id, step.id, call)}
     assert max(read.values()) <= SHOWN_MAX, read
+
+
+def test_the_log_reads_what_it_shows(long: LongWorkspace) -> None:
+    long.decoded("run", "--", "sh", "-c", "echo more >> new.txt")
+    first = LongHistoryTimes(long)
+    filters = [
+        ("-n", "20"),
+        ("-n", "20", "--json"),
+        ("-n", "20", "--flat"),
+        ("-n", "20", "--changed"),
+        ("-n", "20", "--agent", "Explore"),
+        ("-n", "20", "--grep", "sed -i"),
+        ("-n", "20", "--run", first.last_run),
+        ("-n", "20", "--since", "1h"),
+        ("-n", "20", "--until", "30d"),
+    ]
+    read = {words: long.decoded("log", *words) for words in filters}
+    is_flat = {words: bool({"--flat", "--json"} & {*words}) for words in filters}
+    too_much = {words: n for words, n in read.items() if n > (FLAT_MAX if is_flat[words] else TREE_MAX)}
+    assert not too_much, read
+
+
+def test_numbers_of_a_period_cost_that_period(long: LongWorkspace) -> None:
+    long.decoded("run", "--", "sh", "-c", "echo more >> new.txt")
+    at = LongHistoryTimes(long).last_at
+    assert long.decoded("stats", "--since", at) <= 120
+    assert long.decoded("stats", "--since", "2020-01-01") > EVENTS
+
+
+class LongHistoryTimes:
+    """What the journal of a long history says of its last run."""
+
+    def __init__(self, long: LongWorkspace) -> None:
+        (state,) = (long.home / "workspaces").iterdir()
+        journal = SqliteJournal(state / "journal.db")
+        runs = [record for record in journal.read() if isinstance(record.event, e.RunBegan)]
+        journal.close()
+        self.last_at = datetime.fromtimestamp(runs[-1].at_us / 1e6, UTC).isoformat()
+        self.last_run = runs[-2].id

@@ -34,6 +34,8 @@ CRUMBS = {
     "agents.settings.opencode": "pure: one agent's settings, as the others have theirs",
     "cli.pager": "starts the pager of the user; a diff only yields lines",
     "cli.render.sessions": "values in, lines out",
+    "cli.render.stats": "values in, lines out",
+    "cli.suggest": "loaded only if somebody mistyped",
     "cli.render.worker": "values in, lines out",
     "daemon.hook_command": "the command line that is written into users' settings",
     "daemon.knock": "its path stands in users' settings, and it may load next to nothing",

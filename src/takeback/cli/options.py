@@ -46,6 +46,11 @@ def intervals(_ctx: click.Context, _parameter: click.Parameter, begun: str) -> l
     return [text for text in ("1m", "5m", "15m", "1h") if text.startswith(begun)]
 
 
+def times(_ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[Any]:
+    """Let the shell complete a time."""
+    return [text for text in ("today", "yesterday", "1h", "2h", "1d", "7d") if text.startswith(begun)]
+
+
 def ids_of(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
     """Let the shell complete ids. The code that finds them is loaded only when a shell asks."""
 

@@ -8,6 +8,7 @@ import shutil
 import sys
 import textwrap
 import time
+import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
@@ -51,6 +52,17 @@ def day(at_us: int) -> str:
 def moment(at_us: int) -> str:
     """Return a time to the minute, in UTC."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at_us // 1_000_000))
+
+
+def clock(at_us: int) -> str:
+    """Return the time of day of a moment, where the user is."""
+    return time.strftime("%H:%M", time.localtime(at_us // 1_000_000))
+
+
+def date(at_us: int) -> str:
+    """Return the date of a moment, where the user is: `Tue 17 November 2026`."""
+    when = time.localtime(at_us // 1_000_000)
+    return f"{time.strftime('%a', when)} {when.tm_mday} {time.strftime('%B %Y', when)}"
 
 
 CONTROLS = re.compile(
@@ -155,6 +167,56 @@ def fit(lines: Iterable[str]) -> list[str]:
 
 def plural(count: int, noun: str, many: str = "") -> str:
     return f"{count:,} {noun if count == 1 else many or noun + 's'}"
+
+
+def cells(text: str) -> int:
+    """Return how many columns a text takes: some letters take two, and some none."""
+    if text.isascii():
+        return len(text)
+    return sum(_cells(char) for char in text)
+
+
+def _cells(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def fitted(text: str, most: int, *, keep_end: bool = False) -> str:
+    """Return a text that takes at most so many columns; what is cut off at its end, or its beginning, is a `…`."""
+    if cells(text) <= most:
+        return text
+    kept, room = "", most - 1
+    for char in reversed(text) if keep_end else text:
+        room -= _cells(char)
+        if room < 0:
+            break
+        kept += char
+    return f"…{kept[::-1]}" if keep_end else f"{kept}…"
+
+
+def prose(text: str) -> list[str]:
+    """Return a text as lines that a terminal shows whole; elsewhere, as the one line that it is.
+
+    A word is never cut, so that a command can be copied.
+    """
+    if not sys.stderr.isatty():
+        return [text]
+    indent = " " * (len(text) - len(text.lstrip()))
+    lines = textwrap.wrap(
+        text,
+        width(),
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )
+    return lines or [text]
+
+
+def padded(text: str, columns: int) -> str:
+    """Return a text with spaces after it, so that it takes so many columns."""
+    return text + " " * (columns - cells(text))
 
 
 def colours() -> bool:

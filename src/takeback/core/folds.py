@@ -34,7 +34,7 @@ def begun(record: Record, event: Beginning) -> RecordedAction:
     action = RecordedAction(record.id, *called(event), record.stream, by, record.at_us, event)
     action.compacted_us = record.compacted_us
     if isinstance(event, e.DriftSeen):
-        action.life, action.ended_us = Life.DONE, record.at_us
+        action.life, action.ended_us, action.ended = Life.DONE, record.at_us, record.seq
         _made(action, record)
     return action
 
@@ -52,6 +52,7 @@ def _noted(record: Record, event: e.ActionNoted) -> RecordedAction:
     )
     action = RecordedAction(record.id, *called(began), record.stream, "", record.at_us, began)
     action.life, action.ended_us = lifecycle.ENDED[event.outcome], record.at_us
+    action.ended = record.seq
     action.result, action.full, action.why = event.result, event.full, event.why
     action.compacted_us = record.compacted_us
     return action
@@ -159,6 +160,7 @@ def _rollback_ended(action: RecordedAction, record: Record, event: e.RollbackEnd
     if wrong := lifecycle.move(lifecycle.ROLLBACK, action, event, f"rollback {action.id}"):
         return wrong
     action.items, action.ended_us, action.progress = event.items, record.at_us, {}
+    action.ended = record.seq
     action.kept = {item.target for item in event.items if item.did is e.Did.KEPT}
     _made(action, record)
     return ""
@@ -216,6 +218,7 @@ def next_of_run(run: RecordedRun, record: Record) -> str:
         step = run.steps.get(event.step)
         if step is None:
             return f"there is no step {event.step}"
+        step.ended = record.seq
         return lifecycle.move(lifecycle.STEP, step, event, f"step {step.id}")
     if isinstance(event, e.ActionBegan | e.ActionNoted):
         run.steps[event.step].body = record.id
@@ -228,7 +231,7 @@ def next_of_run(run: RecordedRun, record: Record) -> str:
         return ""  # why it was handed over still holds
     if isinstance(event, e.RunEnded) and event.outcome is e.Outcome.DONE:
         run.committed_at = record.seq
-    run.ended_us, run.taken_by = record.at_us, ""
+    run.ended_us, run.ended, run.taken_by = record.at_us, record.seq, ""
     run.why = getattr(event, "why", "")
     return ""
 

@@ -10,6 +10,7 @@ open, and folds anything else from its own records when it is asked for. Both an
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, get_args
 
 from takeback.core import events as e
@@ -34,7 +35,7 @@ from takeback.core.postings import (
 )
 from takeback.core.recollection import Recollection
 from takeback.core.record import Record
-from takeback.core.seats import WorkspaceSeated
+from takeback.core.seats import TREE, WorkspaceSeated
 from takeback.core.standing import WAITING, CurrentState, Unindexed, WhatStands
 
 _GOING_ON = (e.ChangesSeen, i.IntentDeferred)
@@ -105,6 +106,9 @@ class History(WhatStands):
             for mark in getattr(event, "marks", ()):
                 standing.marks[mark.resource] = mark
                 standing.moves.looked(mark.resource, record.seq, record.at_us)
+                if mark.resource == TREE:
+                    self._post(record, every(Topic.LOOKS))
+            standing.told_at(record.seq, record.at_us)
             standing.seq = self.postings.last = record.seq
 
     # Changes
@@ -250,6 +254,26 @@ class History(WhatStands):
         index = self.postings.index
         earlier = (seq for seq in (index.flagged(flag) if index else ()) if seq not in self._flags)
         return (self.actions[ids.make(ids.ACTION, seq)] for seq in newest_of(iter(here), earlier))
+
+    def first_flagged(self, flag: Flag) -> RecordedAction | None:
+        """Return the oldest action that has this flag now."""
+        self._set_flags()
+        here = (seq for seq, flags in self._flags.items() if flags & flag)
+        index = self.postings.index
+        earlier = (
+            seq for seq in (index.flagged(flag, oldest=True) if index else ()) if seq not in self._flags
+        )
+        first = min((*here, *islice(earlier, 1)), default=0)
+        return self.actions[ids.make(ids.ACTION, first)] if first else None
+
+    def checkpoint_before(self, seq: int) -> str:
+        """Return the last checkpoint before a record, or nothing."""
+        found = next(self.postings.newest(every(Topic.CHECKPOINTS), below=seq), 0)
+        return ids.make(ids.CHECKPOINT, found) if found else ""
+
+    def look_before(self, seq: int) -> int:
+        """Return the last record before another in which somebody looked at the files, or 0."""
+        return next(self.postings.newest(every(Topic.LOOKS), below=seq), 0)
 
     def count_flagged(self, flag: Flag) -> int:
         """Return how many actions have this flag now."""
@@ -549,7 +573,7 @@ class History(WhatStands):
     def _name(self, record: Record, of: Collection[str]) -> None:
         """Note, with each action that a rollback names, that the rollback names it."""
         for id in of:
-            if id[:1] == ids.ACTION:
+            if id[:1] == ids.ACTION and ids.is_id(id):
                 if known := self.actions.at_hand.get(id):
                     known.named_by.append(record.id)
                 self._post(record, numbered(Topic.ACTION, id))

@@ -8,6 +8,7 @@ which was made earlier and covers the journal up to a position, and those of the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
@@ -27,6 +28,9 @@ Guard = AbstractContextManager[object]
 
 _NUMBER_BITS = 56
 _NUMBER = (1 << _NUMBER_BITS) - 1
+
+END = 2**63 - 1
+"""A number above that of any record."""
 
 
 class Topic(IntEnum):
@@ -85,6 +89,8 @@ class Topic(IntEnum):
     """The beginnings of the actions of a run that put a brand on a process."""
     OPEN_THEN = 33
     """The runs that were open when a checkpoint was taken, each by its own number."""
+    LOOKS = 34
+    """The records with a look at the files."""
 
 
 def numbered(topic: Topic, id: str) -> int:
@@ -147,16 +153,16 @@ class Index(ABC):
         """Yield the records of a topic that come after a record, in order, and read no more than is taken."""
 
     @abstractmethod
-    def newest(self, key: int) -> Iterator[int]:
-        """Yield the records of a topic, the latest first, and read no more than is taken."""
+    def newest(self, key: int, below: int = END) -> Iterator[int]:
+        """Yield the records of a topic before a record, the latest first, and read no more than is taken."""
 
     @abstractmethod
     def size(self, key: int, until: int) -> int:
         """Return how many records a topic has, up to a record."""
 
     @abstractmethod
-    def flagged(self, flag: Flag) -> Iterator[int]:
-        """Yield the numbers of the actions that have this flag, the latest first."""
+    def flagged(self, flag: Flag, *, oldest: bool = False) -> Iterator[int]:
+        """Yield the numbers of the actions that have this flag, the latest first or the oldest."""
 
     @abstractmethod
     def count_flagged(self, flag: Flag) -> int:
@@ -232,11 +238,12 @@ class Postings:
         earlier = index.size(key, self.position) if index else 0
         return earlier + len(self.since.get(key, ()))
 
-    def newest(self, key: int, of_run: str = "") -> Iterator[int]:
-        """Yield the records of a topic, the latest first; `of_run` as in `seqs`."""
-        yield from reversed(self.since.get(key, ()))
+    def newest(self, key: int, of_run: str = "", *, below: int = END) -> Iterator[int]:
+        """Yield the records of a topic before a record, the latest first; `of_run` as in `seqs`."""
+        since = self.since.get(key, [])
+        yield from reversed(since if below == END else since[: bisect_left(since, below)])
         if self._reaches(of_run) and (index := self._earlier):
-            yield from self._known(index.newest(key))
+            yield from self._known(index.newest(key, below))
 
     def highest(self, key: int) -> Iterator[int]:
         """Yield the numbers of a topic that posts the things' own numbers, not those of records: highest first."""
@@ -286,14 +293,14 @@ class EarlierIndex(Index):
     def after(self, key: int, seq: int) -> Iterator[int]:
         return takewhile(lambda at: at <= self.position, self._postings.after(key, seq))
 
-    def newest(self, key: int) -> Iterator[int]:
-        return dropwhile(lambda at: at > self.position, self._postings.newest(key))
+    def newest(self, key: int, below: int = END) -> Iterator[int]:
+        return dropwhile(lambda at: at > self.position, self._postings.newest(key, below=below))
 
     def size(self, key: int, until: int) -> int:
         return sum(1 for _ in takewhile(lambda at: at <= until, self.after(key, 0)))
 
-    def flagged(self, flag: Flag) -> Iterator[int]:
-        raise NotImplementedError(flag)
+    def flagged(self, flag: Flag, *, oldest: bool = False) -> Iterator[int]:
+        raise NotImplementedError(flag, oldest)
 
     def count_flagged(self, flag: Flag) -> int:
         raise NotImplementedError(flag)

@@ -174,11 +174,8 @@ def is_name_of(agent: str, actor: str) -> bool:
     return agent in (actor, ":".join(names[:2]), *names)
 
 
-def after(history: History, checkpoint: str, wanted: Filter = any_target) -> Selection:
-    """Select what recorded actions did after a checkpoint."""
-    if checkpoint not in history.checkpoints:
-        raise UsageError(f"there is no checkpoint {checkpoint}", hint="`takeback log` lists them")
-    position = ids.seq_of(checkpoint)
+def after(history: History, position: int, wanted: Filter = any_target) -> Selection:
+    """Select what recorded actions did after a position in the journal."""
     began = [action.id for action in history.since(position) if action.is_tool]
     changed = [*history.changed_since(position), *began]
     later = [id for id in sorted(set(changed), key=ids.seq_of) if not history.actions[id].is_own]

@@ -20,6 +20,7 @@ from takeback.engine.outbox.delivery import Delivery, Manner, pause_s
 from takeback.engine.outbox.resource import OutboxResource
 from takeback.engine.outbox.webhooks import Audit, Webhook
 from takeback.engine.outbox.worker import bury
+from takeback.engine.past.moments import Moments
 from takeback.engine.rollback.rollback import Rollbacks
 from takeback.engine.runs.parts import SharedParts
 from takeback.engine.runs.recorded_calls import RecordedCalls
@@ -57,7 +58,7 @@ from takeback.storage.content.stored_contents import StoredContents
 from takeback.storage.state import location
 from takeback.storage.state.generation import Generation
 from takeback.storage.state.webhook_marks import AuditMarks
-from takeback.system.clock import SystemClock
+from takeback.system.clock import LocalZone, SystemClock
 from takeback.workspace.databases import ByPlace
 from takeback.workspace.known import KnownWorkspace
 from takeback.workspace.lost_history import Lost
@@ -375,12 +376,18 @@ class WorkspaceParts:
 
     @cached_property
     def rollbacks(self) -> Rollbacks:
-        return Rollbacks(self.tracker, self.calls, environment.actor(), self.known_files.places)
+        places = self.known_files.places
+        return Rollbacks(self.tracker, self.moments, self.calls, environment.actor(), places)
 
     @cached_property
     def known_files(self) -> KnownFiles:
         """What git tracks and ignores, and what is generated: so that lists begin with what matters."""
         return KnownFiles(self.root, self.files.text, self.git.index_text)
+
+    @cached_property
+    def moments(self) -> Moments:
+        """The finder of points in the history."""
+        return Moments(self.ledger, SystemClock(), LocalZone)
 
     @cached_property
     def databases(self) -> ByPlace:

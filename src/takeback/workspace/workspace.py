@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from takeback.storage.content.memory import MemoryBlobs
     from takeback.workspace.forgetting import Forgotten
     from takeback.workspace.parts import WorkspaceParts
+    from takeback.workspace.past import Past
     from takeback.workspace.upkeep import Upkeep
 
 
@@ -174,7 +175,7 @@ class Workspace:
         return sorted(entries, key=lambda entry: ids.seq_of(entry.id))
 
     def diff(self, a: str | Checkpoint = "", b: str | Checkpoint = "", paths: Iterable[str] = ()) -> Diff:
-        """Return the changes between two checkpoints, or from a checkpoint to the present, or those of one action.
+        """Return the changes between two moments, or from a moment to the present, or those of one action.
 
         By default, return what has changed since the last action began, or since the last checkpoint.
         """
@@ -182,6 +183,13 @@ class Workspace:
 
         comparison = Comparison(self.parts)
         return Diff(comparison.changes(_id(a), _id(b), paths), comparison.text, self.tell)
+
+    @cached_property
+    def past(self) -> Past:
+        """Moments, the workspace as it was at one, and the life of each file."""
+        from takeback.workspace.past import Past
+
+        return Past(self.parts)
 
     def tell(self, change: Change) -> str:
         """Return a change as a person would describe it, if the name of its target does not say enough."""
@@ -534,7 +542,7 @@ class Workspace:
         preview: bool = False,
         on_conflict: str = "stop",
     ) -> RollbackReport:
-        """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint."""
+        """Take back what recorded actions did: the last one, these, one agent's, or all after a moment."""
         report = self.try_undo(
             *wanted, to=to, agent=agent, paths=paths, preview=preview, on_conflict=on_conflict
         )
@@ -584,18 +592,18 @@ class Workspace:
         return self._not_lost(self.parts.rollbacks.redo(preview=preview, on_conflict=choice_of(on_conflict)))
 
     def restore(
-        self, checkpoint: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
+        self, moment: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
     ) -> RollbackReport:
-        """Make the workspace equal to a checkpoint, your own edits included; `redo` brings the present back."""
-        return self.try_restore(checkpoint, paths=paths, preview=preview).require_complete()
+        """Make the workspace equal to a moment, your own edits included; `redo` brings the present back."""
+        return self.try_restore(moment, paths=paths, preview=preview).require_complete()
 
     def try_restore(
-        self, checkpoint: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
+        self, moment: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
     ) -> RollbackReport:
         """Do what `restore` does; the report says whether it is complete, or stopped at a conflict."""
         with self._missing_told():
             chosen = path_filter(self.root, self.history, paths)
-            report = self.parts.rollbacks.restore(_id(checkpoint), wanted=chosen, preview=preview)
+            report = self.parts.rollbacks.restore(_id(moment), wanted=chosen, preview=preview)
         return self._not_lost(report)
 
     def _refuse_older(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 
 import click
 import msgspec
@@ -15,7 +15,6 @@ from takeback.cli.pager import page
 from takeback.cli.render.history import telling
 from takeback.cli.render.listing import fitted
 from takeback.cli.text import folded, paint, room, visible
-from takeback.core import ids
 from takeback.core.listing import lines_of, listed
 from takeback.workspace.describe import Diff, kind, verb
 from takeback.workspace.workspace import Workspace
@@ -26,7 +25,7 @@ STAT_COLUMNS = 24
 
 
 @click.command("diff", cls=TakebackCommand)
-@click.argument("words", nargs=-1, metavar="[FROM [TO]] [PATH]...", shell_complete=ids_of("moments"))
+@click.argument("words", nargs=-1, metavar="[FROM [TO]] [PATH]...", shell_complete=ids_of("moments or paths"))
 @click.option(
     "--stat", is_flag=True, help="Print one line for each path, with the number of lines added and removed"
 )
@@ -52,16 +51,17 @@ def command(
     takeback diff c3       from the checkpoint c3 up to now
     takeback diff c3 c9    from one checkpoint to another
     takeback diff a4 a7    from before the action a4 to before the action a7
+    takeback diff "2h ago" "after a7" -- src    from one moment to another, below src
 
-    Paths at the end limit the output to these files and folders. What matters comes first: git, databases, your
-    files; then what is generated. More than 400 lines are printed as with --stat. On a terminal, long output is shown
-    by $PAGER.
+    A moment is a checkpoint, "before a4" or "after s7" of an action, a step or a run, a time (14:02, "2h ago",
+    "yesterday 18:00", 2026-01-31T14:02), or last-clean. Paths at the end limit the output to these files and folders.
+
+    What matters comes first: git, databases, your files; then what is generated. More than 400 lines are printed as
+    with --stat. On a terminal, long output is shown by $PAGER.
     """
-    moments: list[str] = []
-    while len(moments) < 2 and len(moments) < len(words) and ids.is_id(words[len(moments)]):
-        moments.append(words[len(moments)])
-    start, end = [*moments, "", ""][:2]
     with session.workspace() as workspace:
+        moments = list(takewhile(workspace.past.is_moment, words[:2]))
+        start, end = [*moments, "", ""][:2]
         with session.progress.during("Comparing"):
             diff = workspace.diff(start, end, words[len(moments) :])
         if session.json:

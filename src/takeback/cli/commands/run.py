@@ -62,7 +62,7 @@ class RunCommand(TakebackCommand):
     metavar="DIR",
     help="Also protect this folder outside the workspace; may be repeated",
 )
-@click.option("--allow-home", is_flag=True, help="With --also: allow a home folder, or a folder above one")
+@click.option("--allow-home", is_flag=True, help="Allow a home folder, or a folder above one")
 @click.option("--autopilot", is_flag=True, help="Refuse a command that is known to be irreversible")
 @ALL
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
@@ -95,7 +95,7 @@ def command(
       6    the command succeeded, but its changes could not be recorded
       125  Takeback failed before it could start the command
     """
-    with session.protect(asking=True) as workspace:
+    with session.protect(allow_home=allow_home, asking=True) as workspace:
         workspace.recover()
         roots = workspace.roots(also, allow_home=allow_home)
         if not workspace.history.marks and not session.json:

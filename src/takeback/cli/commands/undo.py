@@ -13,10 +13,10 @@ from takeback.cli.rollback import answer
 @click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=ids_of("undoable"))
 @click.option(
     "--to",
-    metavar="CHECKPOINT",
+    metavar="MOMENT",
     default=None,
-    shell_complete=ids_of("checkpoints"),
-    help="Take back everything after this checkpoint",
+    shell_complete=ids_of("moments"),
+    help='Take back everything after this moment: c3, "before a4", 14:02, "2h ago", last-clean',
 )
 @click.option(
     "--agent",

@@ -28,7 +28,7 @@ HIDDEN = "whether it changed anything is unknown, because its database cannot be
 _NOTHING = {
     "undo": "Nothing to take back.",
     "redo": "Nothing to bring back.",
-    "restore": "Nothing to restore: the workspace is as it was at that checkpoint.",
+    "restore": "Nothing to restore: the workspace is as it was at that moment.",
 }
 _ON_DISK = (*OF_PATHS, "git")
 """Resources that are verified by reading the disk."""
@@ -144,7 +144,9 @@ def _unknown(history: History, report: RollbackReport) -> list[str]:
             "unknown", folded(f"whether {_few(history, report.doubtful)} changed what was kept", INDENT)
         )
     if report.unknown:
-        lines += headed("unknown", folded(f"whether {_few(history, report.unknown)} did anything elsewhere", INDENT))
+        lines += headed(
+            "unknown", folded(f"whether {_few(history, report.unknown)} did anything elsewhere", INDENT)
+        )
     return lines
 
 

@@ -304,10 +304,12 @@ def fewest_ids(history: History, of: Iterable[str]) -> list[str]:
     left = set(of)
     for stream in {history.actions[id].stream for id in left if id in history.actions}:
         run = history.runs.get(stream)
-        tools = {id for id in run.actions if history.actions[id].is_tool} if run else set()
+        if run is None or len(run.actions) > 2 * len(left):
+            continue  # it cannot be all of it, and there may be very many
+        tools = {id for id in run.actions if history.actions[id].is_tool}
         if len(tools) > 1 and tools <= left:
             left = left - tools | {stream}
-    return sorted(left, key=ids.seq_of)
+    return sorted(left, key=lambda id: ids.seq_of(id) if ids.is_id(id) else 0)  # a restore names a moment
 
 
 _SAY: dict[type, Callable[[History, Record, Any], EventText]] = {

@@ -32,6 +32,7 @@ from takeback.core.rollback import (
     unknown_among,
 )
 from takeback.core.selection import Filter, Selection, any_target
+from takeback.engine.past.moments import Moments
 from takeback.engine.rollback import items as rollback_items
 from takeback.engine.rollback import restore as rollback_restore
 from takeback.engine.rollback import unreachable
@@ -61,8 +62,11 @@ Places = Callable[[Iterable[Change]], Mapping[Target, ListPlace]]
 class Rollbacks:
     """The rollbacks of one workspace."""
 
-    def __init__(self, tracker: Tracker, calls: RecordedCalls, actor: str, places: Places) -> None:
+    def __init__(
+        self, tracker: Tracker, moments: Moments, calls: RecordedCalls, actor: str, places: Places
+    ) -> None:
         self.tracker = tracker
+        self.moments = moments
         self._places = places
         self.calls = calls
         self.ledger = tracker.ledger
@@ -78,11 +82,11 @@ class Rollbacks:
         preview: bool = False,
         on_conflict: OnConflict = OnConflict.STOP,
     ) -> RollbackReport:
-        """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint."""
+        """Take back what recorded actions did: the last one, these, one agent's, or all after a moment."""
         if to and (wanted_ids or agent):
             raise UsageError(
                 f"{'ids' if wanted_ids else '--agent'} and --to exclude each other",
-                hint="name what to take back, or a checkpoint",
+                hint="name what to take back, or a moment",
             )
         with self._quiet() as finished:
             if finished:
@@ -92,7 +96,7 @@ class Rollbacks:
             unsettled: tuple[str, ...] = ()
             over: tuple[RecordedAction, ...] = ()
             if to:
-                chosen = select.after(history, to, wanted)
+                chosen = select.after(history, self.moments.find(to).position, wanted)
             elif wanted_ids:
                 # What was kept is decided about anew only if the user asks for it by its id.
                 decides = on_conflict in (OnConflict.MERGE, OnConflict.OVERWRITE)
@@ -133,21 +137,17 @@ class Rollbacks:
             choices = self._choices(plan, chosen)
             return self._decide(plan, e.RollbackKind.REDO, preview=preview, choices=choices)
 
-    def restore(
-        self, checkpoint: str, *, wanted: Filter = any_target, preview: bool = False
-    ) -> RollbackReport:
-        """Make the world equal to a checkpoint, whoever changed it."""
+    def restore(self, moment: str, *, wanted: Filter = any_target, preview: bool = False) -> RollbackReport:
+        """Make the world equal to a moment, whoever changed it."""
         with self._quiet() as finished:
             if finished:
                 return finished
-            found = self.ledger.history.checkpoints.get(checkpoint)
-            if found is None:
-                raise UsageError(f"there is no checkpoint {checkpoint}", hint="`takeback log` lists them")
-            rollback_restore.refuse_pruned(self.tracker, found)
-            items = rollback_restore.planned(self.tracker, found, wanted)
-            plan = self._foresee(RollbackPlan((checkpoint,), items, OnConflict.OVERWRITE))
+            found = self.moments.find(moment)
+            marks = self.moments.marks(found)
+            items = rollback_restore.planned(self.tracker, found, marks, wanted)
+            plan = self._foresee(RollbackPlan((found.typed,), items, OnConflict.OVERWRITE))
             if wanted is any_target:
-                left = rollback_restore.left_alone(self.tracker, found)
+                left = rollback_restore.left_alone(self.tracker, found, marks)
                 plan = msgspec.structs.replace(plan, items=(*plan.items, *left))
             return self._decide(plan, e.RollbackKind.RESTORE, preview=preview)
 

@@ -30,6 +30,7 @@ from takeback.resources.git.look import manifest
 from takeback.resources.git.look.manifest import Manifest
 from takeback.resources.git.look.observer import RepositoryObserver
 from takeback.resources.git.look.reader import owner
+from takeback.resources.git.minor import MINOR
 from takeback.resources.git.mirror.mirror import Mirror
 from takeback.resources.git.mirror.travel import Travel, fetch_all
 from takeback.resources.git.put_back import lost_objects, merging, needs, pushes
@@ -46,7 +47,7 @@ class Git:
     """The repository of a root. One thread of one process at a time, under the workspace's lock."""
 
     name = "git"
-    traits = Traits(divisible=True, of_the_tree=False, minor=words.MINOR)
+    traits = Traits(divisible=True, of_the_tree=False, minor=MINOR)
 
     def __init__(
         self,

@@ -12,13 +12,6 @@ from takeback.resources.git.format import refs
 Apart = Callable[[Change, str, str], tuple[int, int] | None]
 """Returns how many commits each of two has that the other lacks, in the repository of a change; None if unknown."""
 
-MINOR = (
-    r"(^|/)(logs/.*|ORIG_HEAD|FETCH_HEAD|AUTO_MERGE|COMMIT_EDITMSG|MERGE_MSG|MERGE_MODE|MERGE_AUTOSTASH|SQUASH_MSG"
-    r"|TAG_EDITMSG|MERGE_RR|rr-cache/.*|REBASE_HEAD|BISECT_(?!START$).*|gc\.log|info/refs|sharedindex\..*"
-    r"|worktrees/[^/]+/(?!gitdir$).*|modules/.*/(config|description|info/.*|hooks/.*))$"
-)
-"""Targets that are put back without mention: they follow from others."""
-
 _OPERATIONS = {
     "MERGE_HEAD": "merge",
     "CHERRY_PICK_HEAD": "cherry-pick",

@@ -18,7 +18,7 @@ from takeback.core.rollback import Do
 from takeback.ports.content import BlobStore, Contents, StoredContent, WhyGone, pruned
 from takeback.ports.journal import Finding
 from takeback.ports.resource import Swap, Swapped, Traits
-from takeback.resources.sqlite import attributes, cache, damaged, listing, reading, writing
+from takeback.resources.sqlite import attributes, cache, damaged, elsewhere, listing, reading, writing
 from takeback.resources.sqlite.cache import DatabaseCache, DatabaseRow, DatabaseStat
 from takeback.resources.sqlite.discovery import KnownDatabases
 from takeback.resources.sqlite.framework_stores import Tables, content_of, is_left_out, left_out, said_of
@@ -312,6 +312,21 @@ class Sqlite:
 
     def text(self, version: Version) -> bytes | None:
         return None
+
+    def at(self, mark: Mark, target: Target) -> Version:
+        """Return what a database was at a mark."""
+        found = listing.load(mark.state, self._blobs).get(path_of(target.name), ABSENT)
+        return ABSENT if is_left_out(found) else found
+
+    def whole(self, version: Version) -> bytes:
+        """Return a version of a database as a file: what SQLite would read if it had just been closed."""
+        with self._scratch.file() as to:
+            elsewhere.write(to, version, self._contents)
+            return Path(os.fsdecode(to)).read_bytes()
+
+    def fill(self, root: Path, changes: Iterable[Change]) -> None:
+        """Make these changes below another root, which shows the present: a view. Nothing is recorded."""
+        elsewhere.fill(root, changes, self._contents)
 
     # Taking back
 

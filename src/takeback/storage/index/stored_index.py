@@ -27,7 +27,7 @@ import msgspec
 
 from takeback.core.change import Target
 from takeback.core.folds import changes_of
-from takeback.core.postings import Flag
+from takeback.core.postings import END, Flag
 from takeback.core.record import Record
 from takeback.core.standing import CurrentState, Unindexed
 from takeback.errors import CorruptionError, TakebackError
@@ -236,13 +236,18 @@ class StoredIndex(KeptIndex, at_fork.ConnectionHolder):
         query = "SELECT count(*) FROM posting WHERE topic = ? AND seq <= ?"
         return int(self._ask(query, key, until)[0][0])
 
-    def newest(self, key: int) -> Iterator[int]:
+    def newest(self, key: int, below: int = END) -> Iterator[int]:
         query = "SELECT seq FROM posting WHERE topic = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
-        return self._paged(query, key)
+        return self._paged(query, key, below)
 
-    def flagged(self, flag: Flag) -> Iterator[int]:
+    def flagged(self, flag: Flag, *, oldest: bool = False) -> Iterator[int]:
+        if not self.position:
+            return iter(())
+        if oldest:
+            query = "SELECT action FROM flag WHERE flag = ? AND action > ? ORDER BY action LIMIT ?"
+            return self._paged(query, int(flag), 0)
         query = "SELECT action FROM flag WHERE flag = ? AND action < ? ORDER BY action DESC LIMIT ?"
-        return self._paged(query, int(flag)) if self.position else iter(())
+        return self._paged(query, int(flag), END)
 
     def count_flagged(self, flag: Flag) -> int:
         if not self.position:
@@ -267,7 +272,7 @@ class StoredIndex(KeptIndex, at_fork.ConnectionHolder):
             rows = self._ask("SELECT name FROM target WHERE resource = ? ORDER BY name", resource)
         yield from (Target(resource, str(row[0])) for row in rows)
 
-    def _paged(self, query: str, key: int, place: int = 2**63 - 1) -> Iterator[int]:
+    def _paged(self, query: str, key: int, place: int) -> Iterator[int]:
         """Yield what comes before or after a place, depending on the query: first a few, then more at a time."""
         page = PAGE_ROWS
         while rows := self._ask(query, key, place, page):
