@@ -7,7 +7,6 @@ import stat
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 
 import msgspec
 
@@ -75,13 +74,13 @@ class Past:
     # The workspace as it was
 
     def changes_to(self, moment: Moment, paths: Iterable[str] = ()) -> tuple[Change, ...]:
-        """Return the changes of files and SQLite databases that lead from the present to a moment.
+        """Return the changes of files, databases and git that lead from the present to a moment.
 
-        It costs a look at the present and what differs.
+        It costs a look at the present, and what differs. Paths outside the workspace are not among them.
         """
         tracker = self._parts.tracker
         wanted = path_filter(self._parts.root, self._parts.history, paths)
-        then = [mark for mark in self.seen(moment).marks if mark.resource in (FILES, SQLITE)]
+        then = [mark for mark in self.seen(moment).marks if mark.resource != OUTSIDE]
         with self._parts.lock.held():
             now = {mark.resource: mark for mark in tracker.marks()}
             return tuple(
@@ -90,12 +89,6 @@ class Past:
                 for change in tracker.observed[mark.resource].changes(now[mark.resource], mark)
                 if wanted(change.target)
             )
-
-    def fill(self, root: Path, changes: Iterable[Change]) -> None:
-        """Make changes that `changes_to` returned below another root: that of a view of the present."""
-        every = list(changes)
-        self._parts.files.fill(root, [c for c in every if c.target.resource == FILES])
-        self._parts.sqlite.fill(root, [c for c in every if c.target.resource == SQLITE])
 
     # One file
 
