@@ -28,6 +28,7 @@ COMMANDS = {
     "log": "List what happened, latest first",
     "show": "Show everything that was recorded about one id, or a file as it was",
     "diff": "Show what changed",
+    "bisect": "Find the call after which a command fails, in views of past moments",
     "blame": "Show who wrote each line of a file: which agent, prompt and call, or you",
     "replay": "Show a past run event by event; nothing is executed",
     "resume": "Show how to continue interrupted runs; --exec continues one",

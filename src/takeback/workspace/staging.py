@@ -258,9 +258,7 @@ class Making:
         inner = self._state(state_name(seen))
         kept = self._workspace.state / "git"
         if kept.exists():
-            shutil.copytree(
-                kept, inner / "git", copy_function=os.link, ignore=shutil.ignore_patterns("folders")
-            )
+            shutil.copytree(kept, inner / "git", copy_function=os.link, ignore=shutil.ignore_patterns("folders"))
         card = self._card(COPY, at, seen_at=seen, home=final / "home", why_copy=why)
         self._folder.write(card)
 

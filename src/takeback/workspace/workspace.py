@@ -183,7 +183,7 @@ class Workspace:
         """Moments, the workspace as it was at one, and the life of each file."""
         from takeback.workspace.past.past import Past
 
-        return Past(self.parts)
+        return Past(self)
 
     def tell(self, change: Change) -> str:
         """Return a change as a person would describe it, if the name of its target does not say enough."""

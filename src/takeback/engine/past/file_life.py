@@ -62,9 +62,9 @@ class FileLives:
 
     def _version(self, entry: Entry) -> FileVersion:
         action = self._ledger.history.actions[entry.action]
-        return FileVersion(entry, action, self._prompt(action.as_tool.step))
+        return FileVersion(entry, action, self.prompt(action.as_tool.step))
 
-    def _prompt(self, step: str) -> str:
+    def prompt(self, step: str) -> str:
         """Return the name of a step, from the one record that began it."""
         if step not in self._prompts:
             record = self._ledger.journal.get(ids.seq_of(step)) if ids.is_id(step) else None

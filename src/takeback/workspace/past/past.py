@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from takeback.core.change import ABSENT, OUTSIDE, Change, Target, Version
 from takeback.core.codec import path_of, text_of
-from takeback.core.entities import Checkpoint
+from takeback.core.entities import Checkpoint, RecordedAction
 from takeback.core.events import Mark
 from takeback.core.moments import Moment
 from takeback.engine.describe.diff import Diff
@@ -22,7 +23,10 @@ from takeback.engine.rollback.restore import refuse_pruned
 from takeback.errors import ConflictError, UsageError
 from takeback.system.beneath import FILE_FLAGS, RootFolder
 from takeback.workspace.comparison import Comparison
-from takeback.workspace.parts import WorkspaceParts
+
+if TYPE_CHECKING:
+    from takeback.workspace.past.bisect import Bisection, BisectListener
+    from takeback.workspace.workspace import Workspace
 
 FILES, SQLITE = "files", "sqlite"
 BLAMED_BYTES_MAX = 16 << 20
@@ -48,8 +52,9 @@ class PastFile(msgspec.Struct, frozen=True):
 class Past:
     """Questions about the past of one workspace. Nothing here changes or records anything."""
 
-    def __init__(self, parts: WorkspaceParts) -> None:
-        self._parts = parts
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._parts = workspace.parts
 
     # Moments
 
@@ -89,6 +94,23 @@ class Past:
                 for change in tracker.observed[mark.resource].changes(now[mark.resource], mark)
                 if wanted(change.target)
             )
+
+    def bisection(
+        self,
+        command: Sequence[str],
+        *,
+        good: str = "",
+        bad: str = "",
+        network: str = "full",
+        listener: BisectListener | None = None,
+    ) -> Bisection:
+        """Return a search for the call after which a command fails; `run` it.
+
+        The command passes at `good`, by default `last-clean`, and fails at `bad`, by default now.
+        """
+        from takeback.workspace.past.bisect import Bisection
+
+        return Bisection(self._workspace, command, good=good, bad=bad, network=network, listener=listener)
 
     # One file
 
@@ -150,6 +172,10 @@ class Past:
         path_filter(self._parts.root, history, paths := list(paths))  # raises for what never existed
         wanted = AtPaths(relative(self._parts.root, path) for path in paths)
         return list(islice(self._lives.versions(wanted.targets(history)), most or None))
+
+    def prompt(self, action: RecordedAction) -> str:
+        """Return the prompt, or the name of the step, in which an action was made."""
+        return self._lives.prompt(action.as_tool.step)
 
     def compared(self, changes: Iterable[Change]) -> Diff:
         """Return changes with their lines."""
