@@ -166,15 +166,15 @@ class Rollbacks:
                 return finished
             chosen = [change for change in changes if wanted(change.target)]
             plan = self._plan_acceptance(chosen, on_conflict)
-            others = [c for c in OnConflict if c not in (OnConflict.STOP, on_conflict)] if plan.conflicts else []
+            others = (
+                [c for c in OnConflict if c not in (OnConflict.STOP, on_conflict)] if plan.conflicts else []
+            )
             choices = tuple(c.value for c in others if not self._plan_acceptance(chosen, c).conflicts)
             kind = e.RollbackKind.ACCEPT
             return self._decide(plan, kind, preview=preview, choices=choices, stage=stage)
 
     def _plan_acceptance(self, changes: Sequence[Change], on_conflict: OnConflict) -> RollbackPlan:
-        plan = plan_acceptance(
-            changes, self._seen, on_conflict=on_conflict, divisible=self._is_divisible
-        )
+        plan = plan_acceptance(changes, self._seen, on_conflict=on_conflict, divisible=self._is_divisible)
         return self._foresee(self._merge(plan, "both changes are in it"))
 
     # Before
@@ -340,7 +340,9 @@ class Rollbacks:
             for i in plan.items
         )
         marks, choice = self.tracker.saved(i.target for i in plan.items), plan.on_conflict.value
-        began = e.RollbackBegan(kind, plan.of, plan.swaps, items, self.actor, marks, on_conflict=choice, stage=stage)
+        began = e.RollbackBegan(
+            kind, plan.of, plan.swaps, items, self.actor, marks, on_conflict=choice, stage=stage
+        )
         (record,) = self.ledger.append([began])
         crash_points.reach(RECORDED)
         return self._carry_out(record.id, began)

@@ -145,7 +145,9 @@ def enter(folder: StageFolder, card: StageCard, network: str = "") -> None:
 
 
 def _look_like_inside(folder: StageFolder, card: StageCard) -> None:
-    """Be in the view's folder, with the variables by which programs find its state. An action outside is not one here.
+    """Be in the view's folder, with the variables by which programs find its state.
+
+    An action outside is not one in here.
     """
     os.chdir(_below(card, os.getcwd()))
     os.environ.pop(VARIABLE, None)

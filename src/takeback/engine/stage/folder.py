@@ -2,7 +2,7 @@
 
     <state>/stages/<name>/home/stage.json        what the view is
                          /home/layers/<n>/upper  what was changed in one folder, and `work` for the kernel
-                         /home/workspaces/…      the state of the workspace as the view has it: its journal, its content
+                         /home/workspaces/…      the state of the workspace as the view has it: journal and content
                          /tree/<folder>          the copy, where there are no overlays, and `tmp` beside it
 
 Inside the view this home is in the place of Takeback's own, so whatever runs there records in it.
@@ -138,7 +138,7 @@ class StageFolder:
 def delete(folder: Path) -> None:
     """Delete a folder with all below it, even what is closed to its owner: the kernel leaves such a folder behind."""
 
-    def retry(what: object, path: str, error: object) -> None:
+    def retry(_what: object, path: str, _error: object) -> None:
         for each in (os.path.dirname(path), path):
             found = os.lstat(each)
             if stat.S_ISDIR(found.st_mode):
