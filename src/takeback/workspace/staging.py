@@ -24,16 +24,9 @@ from takeback.engine.rollback.paths import at_paths
 from takeback.engine.rollback.restore import refuse_pruned
 from takeback.engine.runs.checks import choice_of
 from takeback.engine.stage import copying, entering
+from takeback.engine.stage.card import COPY, FORMAT, OVERLAY, StageCard
 from takeback.engine.stage.entering import KernelRefused
-from takeback.engine.stage.folder import (
-    COPY,
-    FORMAT,
-    OVERLAY,
-    StageCard,
-    StageFolder,
-    StageFolders,
-    delete,
-)
+from takeback.engine.stage.folder import StageFolder, StageFolders, delete
 from takeback.errors import ConflictError, UsageError
 from takeback.resources.git.format import place as git_place
 from takeback.settings import environment

@@ -17,7 +17,8 @@ import msgspec
 
 from takeback import errors
 from takeback.core.codec import path_of
-from takeback.engine.stage.folder import COPY, StageCard, StageFolder
+from takeback.engine.stage.card import COPY, StageCard
+from takeback.engine.stage.folder import StageFolder
 from takeback.errors import BackendError, RunBusy, TakebackError
 from takeback.system import crash_points, namespaces
 from takeback.system.processes import VARIABLE
