@@ -236,6 +236,11 @@ def is_too_wide(root: Path) -> bool:
     return root in (home, *home.parents)
 
 
+def shell() -> str:
+    """Return the user's shell."""
+    return _variable("SHELL") or "/bin/sh"
+
+
 def search_path() -> str:
     """Return PATH, on which commands are found by name."""
     return _variable("PATH")

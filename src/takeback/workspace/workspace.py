@@ -526,7 +526,7 @@ class Workspace:
     def parent_action(self) -> str:
         """Return the action of this workspace that the environment names, or ""."""
         name, _, id = environment.parent_action().rpartition(":")
-        return id if name == self.state.name else ""
+        return id if name == self.known.called else ""
 
     # Taking back
 

@@ -158,10 +158,12 @@ class Rollbacks:
         preview: bool = False,
         on_conflict: OnConflict = OnConflict.STOP,
     ) -> RollbackReport:
-        """Make the changes of a view here. What was changed here since the view began is a conflict."""
-        with self._quiet() as finished:
-            if finished:
+        """Make the changes of a view here, even while actions go on. What changed since it began is a conflict."""
+        with self.tracker.lock.held():
+            self.ledger.refresh()
+            if finished := self.finish():
                 return finished
+            self.tracker.observe()
             chosen = [change for change in changes if wanted(change.target)]
             plan = self._plan_acceptance(chosen, on_conflict)
             others = (
