@@ -21,7 +21,6 @@ from takeback.core.policy import Decision
 from takeback.core.rollback import OnConflict
 from takeback.engine.describe.diff import Diff
 from takeback.engine.rollback.paths import at_paths
-from takeback.engine.rollback.restore import refuse_pruned
 from takeback.engine.runs.checks import choice_of
 from takeback.engine.stage import copying, entering
 from takeback.engine.stage.card import COPY, FORMAT, OVERLAY, StageCard
@@ -153,21 +152,10 @@ class Stages:
                     delete(prepared.path)
                 raise
 
-    def way_to(self, at: str) -> list[Change]:
-        """Return what leads from the present to a checkpoint."""
-        parts = self._workspace.parts
-        with parts.lock.held():
-            now = {mark.resource: mark for mark in parts.tracker.observe()}
-            found = parts.ledger.history.checkpoints.get(at)
-            if found is None:
-                raise UsageError(f"there is no checkpoint {at}", hint="`takeback log` lists them")
-            refuse_pruned(parts.tracker, found)
-            return [
-                change
-                for mark in found.taken.marks
-                if mark.resource in now and mark.resource != parts.outside.name
-                for change in parts.tracker.observed[mark.resource].changes(now[mark.resource], mark)
-            ]
+    def way_to(self, at: str) -> tuple[Change, ...]:
+        """Return what leads from the present to a moment."""
+        past = self._workspace.past
+        return past.changes_to(past.moment(at))
 
     def examine(self) -> StageKind:
         """Return which kind of views this machine can have, by making one and dropping it."""

@@ -6,7 +6,7 @@ import click
 
 from takeback.cli.bisecting import BisectProgress, bisected_data, bisected_lines
 from takeback.cli.context import CommandContext, TakebackCommand
-from takeback.cli.options import ids_of
+from takeback.cli.options import NETWORK, ids_of
 
 
 @click.command("bisect", cls=TakebackCommand)
@@ -25,17 +25,11 @@ from takeback.cli.options import ids_of
     help="A moment at which it fails  [default: now]",
 )
 @click.option("--again", is_flag=True, help="Forget what an interrupted search of the same command knew")
-@click.option(
-    "--network",
-    type=click.Choice(["none", "loopback", "full"]),
-    default="full",
-    show_default=True,
-    help="What the command can reach",
-)
+@NETWORK
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_obj
 def command(
-    session: CommandContext, good: str, bad: str, again: bool, network: str, words: tuple[str, ...]
+    session: CommandContext, good: str, bad: str, again: bool, network: str | None, words: tuple[str, ...]
 ) -> None:
     """Find the call after which a command fails, in views of past moments
 
@@ -45,7 +39,9 @@ def command(
     """
     with session.workspace() as workspace:
         listener = BisectProgress(session)
-        search = workspace.past.bisection(words, good=good, bad=bad, network=network, listener=listener)
+        search = workspace.past.bisection(
+            words, good=good, bad=bad, network=network or "full", listener=listener
+        )
         listener.search = search
         try:
             found = search.run(again=again)

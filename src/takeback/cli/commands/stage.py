@@ -9,7 +9,7 @@ import click
 from takeback.cli import staging
 from takeback.cli.beginning import first_checkpoint
 from takeback.cli.context import CommandContext, TakebackGroup
-from takeback.cli.options import NETWORK, ON_CONFLICT, PREVIEW
+from takeback.cli.options import NETWORK, ON_CONFLICT, PREVIEW, ids_of
 from takeback.cli.render.stages import (
     comparison_data,
     comparison_lines,
@@ -30,7 +30,13 @@ def command() -> None:
 
 @command.command("new")
 @click.argument("name", default="")
-@click.option("--at", metavar="MOMENT", default="", help="Show the workspace as it was at this moment")
+@click.option(
+    "--at",
+    metavar="MOMENT",
+    default="",
+    shell_complete=ids_of("moments"),
+    help='Show the workspace as it was at this moment: c3, "before a4", 14:02, "2h ago", last-clean',
+)
 @NETWORK
 @click.pass_obj
 def new(session: CommandContext, name: str, at: str, network: str) -> None:
