@@ -119,6 +119,7 @@ def test_a_time_is_said_as_it_may_be_typed() -> None:
 def test_only_ids_stand_without_quotes() -> None:
     assert Moment("c3", 3, 3).typed == "c3"
     assert Moment("after s7", 9, 9).typed == '"after s7"'
+    assert Moment("2h ago", 9, 9, "2026-11-18 13:30:20").typed == '"2026-11-18 13:30:20"'
 
 
 # Where it is

@@ -65,16 +65,18 @@ class Moment(msgspec.Struct, frozen=True):
     """A point of the history, found."""
 
     name: str
-    """As a person would name it: `c3`, `before a4`, `2026-01-31 14:02:00`."""
+    """As a person named it: `c3`, `before a4`, `2h ago`."""
     position: int
     """The last record that is not after it."""
     look: int
     """The last record whose look at the workspace shows it: the beginning of an action shows what was before it."""
+    exact: str = ""
+    """Its name for later, where `name` would mean another moment tomorrow."""
 
     @property
     def typed(self) -> str:
         """The name as one word of a command line. Nothing that is not an id begins like one."""
-        return self.name if ids.is_id(self.name) else f'"{self.name}"'
+        return self.name if ids.is_id(self.name) else f'"{self.exact or self.name}"'
 
 
 # What a person typed
@@ -150,7 +152,7 @@ def _us(at: datetime) -> int:
 
 def said(at_us: int, zone: tzinfo) -> str:
     """Return a time as a person reads it, and as it may be typed again."""
-    return datetime.fromtimestamp(at_us / 1e6, zone).replace(tzinfo=None).isoformat(" ", "seconds")
+    return datetime.fromtimestamp(at_us / 1e6, zone).replace(tzinfo=None).isoformat(" ")
 
 
 # Where it is in the journal

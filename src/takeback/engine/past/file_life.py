@@ -58,7 +58,8 @@ class FileLives:
         history = self._ledger.refresh()
         timelines = [history.latest_entries(target) for target in targets]
         for entry in merge(*timelines, key=lambda entry: entry.seq, reverse=True):
-            yield self._version(entry)
+            if entry.change.before != entry.change.after:  # a time alone makes no version
+                yield self._version(entry)
 
     def _version(self, entry: Entry) -> FileVersion:
         action = self._ledger.history.actions[entry.action]

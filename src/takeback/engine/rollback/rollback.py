@@ -80,6 +80,7 @@ class Rollbacks:
                 f"{'ids' if wanted_ids else '--agent'} and --to exclude each other",
                 hint="name what to take back, or a moment",
             )
+        after = self.moments.find(to).position if to else 0
         with self._quiet() as finished:
             if finished:
                 return finished
@@ -88,7 +89,7 @@ class Rollbacks:
             unsettled: tuple[str, ...] = ()
             over: tuple[RecordedAction, ...] = ()
             if to:
-                chosen = select.after(history, self.moments.find(to).position, wanted)
+                chosen = select.after(history, after, wanted)
             elif wanted_ids:
                 chosen = select.of_ids(history, wanted_ids, wanted, agent)
             elif agent:
@@ -129,10 +130,10 @@ class Rollbacks:
 
     def restore(self, moment: str, *, wanted: Filter = any_target, preview: bool = False) -> RollbackReport:
         """Make the world equal to a moment, whoever changed it."""
+        found = self.moments.find(moment)  # before anything is recorded: a time may be a moment ago
         with self._quiet() as finished:
             if finished:
                 return finished
-            found = self.moments.find(moment)
             marks = self.moments.marks(found)
             items = rollback_restore.planned(self.tracker, found, marks, wanted)
             plan = self._foresee(RollbackPlan((found.typed,), items, OnConflict.OVERWRITE))

@@ -203,12 +203,13 @@ class Past:
             ) from error
         finally:
             place.close()
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > BLAMED_BYTES_MAX:
+            os.close(fd)
+            is_file = stat.S_ISREG(found.st_mode)
+            why = f"has {found.st_size:,} bytes, which is too much for blame" if is_file else "is not a file"
+            raise UsageError(f"{path} {why}", hint="blame is about the lines of a file")
         with os.fdopen(fd, "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise UsageError(f"{path} is not a file", hint="blame is about the lines of a file")
-            if found.st_size > BLAMED_BYTES_MAX:
-                raise UsageError(f"{path} has {found.st_size:,} bytes, which is too much for blame")
             text = file.read()
         if b"\0" in text:
             raise UsageError(f"{path} is not a text", hint=f"`takeback log --path {path}` lists its versions")
