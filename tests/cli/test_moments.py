@@ -183,6 +183,19 @@ def test_the_steps_of_a_run(tmp_path: Path) -> None:
         assert path.read_text() == "3\n"
 
 
+def test_a_run_goes_back_to_a_moment_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("0\n")
+    with takeback.open(tmp_path) as tb, tb.run("task") as run:
+        for number in (1, 2, 3):
+            with run.step(f"step {number}") as step:
+                path.write_text(f"{number}\n")
+        run.rollback(to=f"before {step.id}")
+        assert path.read_text() == "2\n"
+        with pytest.raises(UsageError, match="25:00 is not a time of day"):
+            run.rollback(to="25:00")
+
+
 def test_a_call_that_nobody_looked_around_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text("0\n")

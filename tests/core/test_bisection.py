@@ -65,3 +65,10 @@ def test_random_states_end_between_one_that_passes_and_one_that_fails() -> None:
         between = range(found.passes + 1, found.fails)
         assert all(states[n] is Trial.SKIPPED for n in between)
         assert found.passes < 0 or states[found.passes] is Trial.PASSES
+
+
+def test_a_later_state_that_passes_leads_to_a_later_failure() -> None:
+    tried = {9: Trial.FAILS, 4: Trial.FAILS, 3: Trial.PASSES}
+    assert next_trial(10, tried) is None and list(narrowed(10, tried).suspects) == [4]
+    tried[6] = Trial.PASSES
+    assert narrowed(10, tried) == Narrowed(6, 9, (7, 8)) and next_trial(10, tried) == 7

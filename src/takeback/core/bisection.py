@@ -2,7 +2,8 @@
 
 The states are numbered from 0, the one that is said to pass, to the last, which is said to fail. The last is tried
 first, because without its failure there is nothing to find. The first is tried only if the search comes down to it:
-what is found always stands between a state that was seen to pass and one that was seen to fail.
+what is found always stands between a state that was seen to pass and one that was seen to fail. Where it broke more
+than once, that is one of the times; a state that passes later leads to a later one.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ class Narrowed(msgspec.Struct, frozen=True):
     """What the trials so far say."""
 
     passes: int
-    """The last state that is known to pass before one that fails; -1 if none is."""
+    """The last state that is known to pass; -1 if none is."""
     fails: int
-    """The first state that is known to fail; the number of states if none is."""
+    """The first state after it that is known to fail; the number of states if none is."""
     left: tuple[int, ...]
     """The states in between that were not tried yet."""
 
@@ -40,8 +41,8 @@ class Narrowed(msgspec.Struct, frozen=True):
 
 def narrowed(count: int, tried: Mapping[int, Trial]) -> Narrowed:
     """Return what trials of so many states say."""
-    fails = min((n for n, trial in tried.items() if trial is Trial.FAILS), default=count)
-    passes = max((n for n, trial in tried.items() if trial is Trial.PASSES and n < fails), default=-1)
+    passes = max((n for n, trial in tried.items() if trial is Trial.PASSES), default=-1)
+    fails = min((n for n, trial in tried.items() if trial is Trial.FAILS and n > passes), default=count)
     return Narrowed(passes, fails, tuple(n for n in range(passes + 1, fails) if n not in tried))
 
 

@@ -32,7 +32,7 @@ class Moments:
 
     def split(self, text: str) -> tuple[str, str]:
         """Split `MOMENT:FILE`. Without a file, the whole is a moment or an id; a time may have colons of its own."""
-        has_end = text.split(" ")[0] in (moments.BEFORE, moments.AFTER) and ":" in text
+        has_end = text.partition(" ")[0] in (moments.BEFORE, moments.AFTER) and ":" in text
         if ids.is_id(text) or (self.is_spoken(text) and not has_end):
             return text, ""
         at = len(text)

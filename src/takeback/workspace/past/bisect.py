@@ -123,7 +123,7 @@ class Bisection:
         with self._kept(again=again) as known:
             self._listener.began(states, len(known.trials))
             tried: dict[int, Trial] = {}
-            while (number := bisection.next_trial(len(states), tried)) is not None:
+            while (number := self._next(states, tried)) is not None:
                 position = states[number].moment.position
                 if position not in known.trials:
                     known.trials[position] = self._try(states[number])
@@ -140,6 +140,22 @@ class Bisection:
             self._path.unlink(missing_ok=True)
             self._output.unlink(missing_ok=True)
             return Bisected(states, details, found, runs)
+
+    def _next(self, states: Sequence[State], tried: Mapping[int, Trial]) -> int | None:
+        """Return the state to try next.
+
+        A call that was taken back since broke something, but not what is broken now if it passes after that.
+        """
+        number = bisection.next_trial(len(states), tried)
+        if number is not None:
+            return number
+        found = bisection.narrowed(len(states), tried)
+        action = states[found.fails].action if found.fails < len(states) else None
+        if action is None or not self._workspace.history.is_undone(action.id):
+            return None
+        undos = {id for id in action.named_by if self._workspace.history.actions[id].kind == "undo"}
+        later = (n for n, state in enumerate(states) if state.action and state.action.id in undos)
+        return next((n for n in later if n > found.fails and n not in tried), None)
 
     # The states
 
