@@ -25,7 +25,7 @@ from takeback.engine.runs.checks import choice_of
 from takeback.engine.stage import copying, entering
 from takeback.engine.stage.card import COPY, FORMAT, OVERLAY, StageCard
 from takeback.engine.stage.entering import KernelRefused
-from takeback.engine.stage.folder import StageFolder, StageFolders, delete
+from takeback.engine.stage.folder import LEADING, StageFolder, StageFolders, delete
 from takeback.errors import ConflictError, UsageError
 from takeback.resources.git.format import place as git_place
 from takeback.settings import environment
@@ -144,12 +144,23 @@ class Stages:
             marks = tuple(m for m in parts.tracker.observe() if m.resource != parts.outside.name)
             prepared = self._folders.begin(chosen)
             try:
-                Making(workspace, prepared, chosen, marks, network).run(at, way)
+                making = Making(workspace, prepared, chosen, marks, network)
+                making.run(at)
+                is_copy = prepared.card.kind == COPY
+                if way and not is_copy:
+                    making.lead(prepared, way)
+                elif way:
+                    (prepared.path / LEADING).touch(mode=0o600)
                 crash_points.reach(PREPARED)
-                return Stage(workspace, self._folders.publish(prepared, chosen))
+                folder = self._folders.publish(prepared, chosen)
+                if way and is_copy:  # what is known of a copy names its place
+                    making.lead(folder, way)
+                    (folder.path / LEADING).unlink()
+                return Stage(workspace, folder)
             except BaseException:
-                if prepared.path.exists():
-                    delete(prepared.path)
+                for left in (prepared.path, prepared.path.with_name(chosen)):
+                    if left.exists():
+                        delete(left)
                 raise
 
     def way_to(self, at: str) -> tuple[Change, ...]:
@@ -207,7 +218,7 @@ class Making:
         self._network = network
         self._home = workspace.state.parent.parent
 
-    def run(self, at: str, way: Sequence[Change]) -> None:
+    def run(self, at: str) -> None:
         why = "TAKEBACK_NAMESPACES is off" if environment.namespaces() == "off" else ""
         if not why:
             try:
@@ -216,8 +227,6 @@ class Making:
                 why = error.message.partition(": ")[2]
         if why:
             self._copy(at, why)
-        if way:
-            self._lead(way)
 
     def _overlay(self, at: str) -> None:
         """Prepare an overlay, and try it. Raise KernelRefused if the kernel does not allow it."""
@@ -288,7 +297,7 @@ class Making:
         kept = self._workspace.state / "git"
         if kept.exists():
             shutil.copytree(
-                kept, inner / "git", copy_function=os.link, ignore=shutil.ignore_patterns("folders")
+                kept, inner / "git", copy_function=_linked, ignore=shutil.ignore_patterns("folders")
             )
         card = self._card(COPY, at, seen_at=seen, home=final / "home", why_copy=why)
         self._folder.write(card)
@@ -321,11 +330,11 @@ class Making:
             **more,
         )
 
-    def _lead(self, way: Sequence[Change]) -> None:
+    def lead(self, folder: StageFolder, way: Sequence[Change]) -> None:
         """Bring the view to another moment: what differs from the present is all that is written."""
-        stage = Stage(self._workspace, self._folder)
+        stage = Stage(self._workspace, folder)
         base = stage.inside(partial(_led, tuple(way)), tuple[e.Mark, ...])
-        self._folder.write(msgspec.structs.replace(self._folder.card, base=base))
+        folder.write(msgspec.structs.replace(folder.card, base=base))
 
 
 def _led(way: Sequence[Change], inner: Workspace) -> tuple[e.Mark, ...]:
@@ -571,3 +580,14 @@ def _told(base: Sequence[e.Mark], inner: Workspace) -> StageText:
 
 def _text(path: Path) -> str:
     return text_of(os.fsencode(path))
+
+
+def _linked(source: str, target: str) -> None:
+    """Link a saved object into a view; one that the repository has under another name is copied.
+
+    Another link would change the time of that file in the workspace itself.
+    """
+    if os.lstat(source).st_nlink == 1:
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)

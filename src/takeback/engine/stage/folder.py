@@ -34,6 +34,10 @@ NAMED = crash_points.crash_point("stage-named")
 ASIDE = crash_points.crash_point("stage-aside")
 
 
+LEADING = "leading"
+"""A file in a copy that has its place and does not show its moment yet: for others there is no such view."""
+
+
 class StageFolder:
     """The folder of one view."""
 
@@ -131,7 +135,7 @@ class StageFolders:
     def names(self) -> list[str]:
         """Return the names of all views, in the order in which they were made up, or of the alphabet."""
         try:
-            found = [name for name in os.listdir(self.path) if not name.startswith(".")]
+            found = [name for name in os.listdir(self.path) if not self._is_incomplete(name)]
         except FileNotFoundError:
             return []
         return sorted(found, key=lambda name: (_number(name), name))
@@ -177,10 +181,13 @@ class StageFolders:
         crash_points.reach(NAMED)
         return StageFolder(self.path / name)
 
+    def _is_incomplete(self, name: str) -> bool:
+        return name.startswith(".") or os.path.lexists(self.path / name / LEADING)
+
     def tidy(self) -> None:
         """Remove what a crash left of views that were not complete, or about to go. Call it under the lock."""
         try:
-            left = [name for name in os.listdir(self.path) if name.startswith(".")]
+            left = [name for name in os.listdir(self.path) if self._is_incomplete(name)]
         except FileNotFoundError:
             return
         for name in left:

@@ -20,7 +20,15 @@ from takeback.core.bisection import Narrowed, Trial
 from takeback.core.entities import RecordedAction
 from takeback.core.history import History
 from takeback.core.moments import AFTER, LAST_CLEAN, Moment
-from takeback.errors import BackendError, ConflictError, RunBusy, TakebackError, UsageError
+from takeback.errors import (
+    ConflictError,
+    ContentGone,
+    RefusedError,
+    RollbackIncomplete,
+    RunBusy,
+    TakebackError,
+    UsageError,
+)
 from takeback.system.private_files import write_whole
 
 if TYPE_CHECKING:
@@ -188,9 +196,9 @@ class Bisection:
                     self._command, network=self._network, before=lambda _plan, _locked: redirect()
                 )
             return _judged(done)
-        except (ConflictError, BackendError) as error:
-            if isinstance(error, RunBusy):
-                raise
+        except (RunBusy, RefusedError):
+            raise
+        except (ConflictError, ContentGone, RollbackIncomplete) as error:
             return KnownTrial(Trial.SKIPPED, None, error.message)  # that moment cannot be built any more
         finally:
             if stage is not None:
