@@ -159,7 +159,7 @@ def test_before_and_after_an_action() -> None:
             "the beginning of an action shows what was before it"
         )
         assert found(history, f"after {action}") == (end, end) == (4, 4)
-        assert [history.look_before(seq) for seq in (1, 2, 3, 4, 5, 99)] == [0, 1, 2, 3, 4, 4]
+        assert [moments.look_before(history, seq) for seq in (1, 2, 3, 4, 5, 99)] == [0, 1, 2, 3, 4, 4]
 
 
 def test_a_rollback_and_a_noted_action_are_moments_too() -> None:

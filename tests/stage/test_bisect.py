@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 import takeback
-from takeback.core.bisection import Trial
+from takeback.core.bisection import BisectTrial
 from takeback.errors import RunBusy
 from takeback.workspace.past.bisect import FILE, KnownTrial, KnownTrials
 from takeback.workspace.workspace import Workspace
@@ -228,8 +228,8 @@ def processes_with(word: str) -> list[int]:
 def test_what_an_interrupted_search_knew_counts_for_the_same_command_alone(shop: Inside) -> None:
     with takeback.open(shop.root, home=shop.home) as tb:
         actions = [tb.history.actions[id] for id in calls_of(shop)]
-        known = {a.ended: KnownTrial(Trial.FAILS, 1) for a in actions[1:]}
-        known |= {actions[0].ended: KnownTrial(Trial.PASSES, 0)}
+        known = {a.ended: KnownTrial(BisectTrial.FAILS, 1) for a in actions[1:]}
+        known |= {actions[0].ended: KnownTrial(BisectTrial.PASSES, 0)}
 
         def bisect(command: tuple[str, ...], *, again: bool = False) -> str:
             kept = KnownTrials(1, SUITE, os.getcwd(), dict(known))

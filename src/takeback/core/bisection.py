@@ -14,7 +14,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Trial(StrEnum):
+class BisectTrial(StrEnum):
     """What came of trying a state."""
 
     PASSES = "ok"
@@ -39,26 +39,26 @@ class Narrowed(msgspec.Struct, frozen=True):
         return range(self.passes + 1, self.fails + 1)
 
 
-def narrowed(count: int, tried: Mapping[int, Trial]) -> Narrowed:
+def narrowed(count: int, tried: Mapping[int, BisectTrial]) -> Narrowed:
     """Return what trials of so many states say."""
-    passes = max((n for n, trial in tried.items() if trial is Trial.PASSES), default=-1)
-    fails = min((n for n, trial in tried.items() if trial is Trial.FAILS and n > passes), default=count)
+    passes = max((n for n, trial in tried.items() if trial is BisectTrial.PASSES), default=-1)
+    fails = min((n for n, trial in tried.items() if trial is BisectTrial.FAILS and n > passes), default=count)
     return Narrowed(passes, fails, tuple(n for n in range(passes + 1, fails) if n not in tried))
 
 
-def next_trial(count: int, tried: Mapping[int, Trial]) -> int | None:
+def next_trial(count: int, tried: Mapping[int, BisectTrial]) -> int | None:
     """Return the state to try next; None if no further trial says more."""
     last = count - 1
     if last not in tried:
         return last
-    if tried[last] is not Trial.FAILS:
+    if tried[last] is not BisectTrial.FAILS:
         return None
     found = narrowed(count, tried)
     middle = (found.passes + found.fails) // 2
     return min(found.left, key=lambda n: abs(n - middle), default=None)
 
 
-def trials_left(count: int, tried: Mapping[int, Trial]) -> int:
+def trials_left(count: int, tried: Mapping[int, BisectTrial]) -> int:
     """Return how many more trials it takes at most, if none is skipped."""
     found = narrowed(count, tried)
     return len(found.left).bit_length() + (count - 1 not in tried)

@@ -18,7 +18,7 @@ from takeback.core.entities import RecordedAction, RecordedRun, RecordedStep
 from takeback.core.event_base import Mark
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.core.postings import Flag
+from takeback.core.postings import Flag, Topic, every
 from takeback.core.seats import TREE
 from takeback.errors import UsageError
 
@@ -212,7 +212,8 @@ def position_at(history: History, spoken: AtTime, when: Callable[[int], int]) ->
 def last_clean(history: History) -> Moment:
     """Return the last checkpoint before the first change of an action that still stands."""
     first = history.first_flagged(Flag.UNDOABLE)
-    found = history.checkpoint_before(first.seq if first else history.seq + 1)
+    before = first.seq if first else history.seq + 1
+    found = next(history.postings.newest(every(Topic.CHECKPOINTS), before), 0)
     if not found:
         raise _refusal(
             f"there is no checkpoint before {first.id}, the first action whose changes still stand"
@@ -220,7 +221,12 @@ def last_clean(history: History) -> Moment:
             else "there is no checkpoint yet",
             f'"before {first.id}" is a moment too' if first else "`takeback save` takes one",
         )
-    return moment_of(history, AtId(found))
+    return moment_of(history, AtId(ids.make(ids.CHECKPOINT, found)))
+
+
+def look_before(history: History, seq: int) -> int:
+    """Return the last record before another in which somebody looked at the files, or 0."""
+    return next(history.postings.newest(every(Topic.LOOKS), seq), 0)
 
 
 def _step(history: History, id: str) -> RecordedStep | None:

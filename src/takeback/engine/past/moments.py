@@ -63,7 +63,7 @@ class Moments:
 
     def look(self, moment: Moment) -> tuple[tuple[Mark, ...], int]:
         """Return what was seen at a moment, and when."""
-        seq = self._ledger.refresh().look_before(moment.look + 1)
+        seq = moments.look_before(self._ledger.refresh(), moment.look + 1)
         if not seq:
             raise UsageError(
                 f"nobody had looked at the files yet at the moment {moment.name}",

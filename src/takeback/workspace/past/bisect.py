@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from takeback.core import bisection
-from takeback.core.bisection import Narrowed, Trial
+from takeback.core.bisection import BisectTrial, Narrowed
 from takeback.core.entities import RecordedAction
 from takeback.core.history import History
-from takeback.core.moments import AFTER, LAST_CLEAN, Moment
+from takeback.core.moments import AFTER, LAST_CLEAN, Moment, look_before
 from takeback.errors import (
     ConflictError,
     ContentGone,
@@ -47,7 +47,7 @@ NOW = "now"
 class KnownTrial(msgspec.Struct, frozen=True):
     """What came of one trial."""
 
-    trial: Trial
+    trial: BisectTrial
     code: int | None = None
     why: str = ""
 
@@ -130,7 +130,7 @@ class Bisection:
             )
         with self._kept(again=again) as known:
             self._listener.began(states, len(known.trials))
-            tried: dict[int, Trial] = {}
+            tried: dict[int, BisectTrial] = {}
             while (number := self._next(states, tried)) is not None:
                 position = states[number].moment.position
                 if position not in known.trials:
@@ -138,7 +138,7 @@ class Bisection:
                     write_whole(self._path, msgspec.json.encode(known) + b"\n")
                 tried[number] = known.trials[position].trial
                 self._listener.tried(number, known.trials[position])
-                if number == len(states) - 1 and tried[number] is not Trial.FAILS:
+                if number == len(states) - 1 and tried[number] is not BisectTrial.FAILS:
                     raise self._not_bad(known.trials[position])
             found = bisection.narrowed(len(states), tried)
             runs = sum(trial.code is not None for trial in known.trials.values())
@@ -149,7 +149,7 @@ class Bisection:
             self._output.unlink(missing_ok=True)
             return Bisected(states, details, found, runs)
 
-    def _next(self, states: Sequence[State], tried: Mapping[int, Trial]) -> int | None:
+    def _next(self, states: Sequence[State], tried: Mapping[int, BisectTrial]) -> int | None:
         """Return the state to try next.
 
         A call that was taken back since broke something, but not what is broken now if it passes after that.
@@ -182,7 +182,7 @@ class Bisection:
         """Return whether a look after the action shows what it changed; it may have changed only other systems."""
         observed = self._workspace.parts.tracker.observed
         changed = any(change.target.resource in observed for change in action.changes)
-        return changed and history.look_before(action.ended + 1) == action.ended
+        return changed and look_before(history, action.ended + 1) == action.ended
 
     # A trial
 
@@ -199,7 +199,9 @@ class Bisection:
         except (RunBusy, RefusedError):
             raise
         except (ConflictError, ContentGone, RollbackIncomplete) as error:
-            return KnownTrial(Trial.SKIPPED, None, error.message)  # that moment cannot be built any more
+            return KnownTrial(
+                BisectTrial.SKIPPED, None, error.message
+            )  # that moment cannot be built any more
         finally:
             if stage is not None:
                 with suppress(RunBusy):  # what it left running holds on to its view
@@ -234,7 +236,7 @@ class Bisection:
         self._path.unlink(missing_ok=True)
         where = "now" if self.bad.name == NOW else f"at the moment {self.bad.name}"
         another = "name a moment at which it fails with --bad, or another command"
-        if trial.trial is Trial.PASSES:
+        if trial.trial is BisectTrial.PASSES:
             return UsageError(
                 f"the command passes {where}, so there is nothing to find; the workspace is as it was",
                 hint=another,
@@ -307,7 +309,9 @@ def _judged(done: StageRun) -> KnownTrial:
     if done.code == INTERRUPTED:
         raise KeyboardInterrupt
     if not done.started or done.code in (NOT_EXECUTABLE, NOT_FOUND):
-        return KnownTrial(Trial.SKIPPED, done.code, done.why or f"it cannot be run (exit code {done.code})")
+        return KnownTrial(
+            BisectTrial.SKIPPED, done.code, done.why or f"it cannot be run (exit code {done.code})"
+        )
     if done.code == SKIP:
-        return KnownTrial(Trial.SKIPPED, done.code, "it says that it cannot be tried (exit code 125)")
-    return KnownTrial(Trial.FAILS if done.code else Trial.PASSES, done.code)
+        return KnownTrial(BisectTrial.SKIPPED, done.code, "it says that it cannot be tried (exit code 125)")
+    return KnownTrial(BisectTrial.FAILS if done.code else BisectTrial.PASSES, done.code)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from takeback.workspace.past.bisect import Bisection, BisectListener
     from takeback.workspace.workspace import Workspace
 
+__all__ = ["BlamedLine", "FileVersion", "Past", "PastFile", "SeenMoment"]
+
 FILES, SQLITE = "files", "sqlite"
 BLAMED_BYTES_MAX = 16 << 20
 
