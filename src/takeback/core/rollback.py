@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
+from functools import partial
 from itertools import pairwise
 
 import msgspec
@@ -202,6 +203,49 @@ def _decide(
     seqs = tuple(entry.seq for entry in entries)
     if _came_and_went(segments, present):
         return Planned(target, Do.ALREADY, present, present, settles, seqs)
+    changed = partial(_changed_by, history, target, entries)
+    planned = _ruled(target, segments, present, choice, changed, divisible=divisible)
+    blockers = _blockers(history, target, entries) if planned.do is Do.CONFLICT else ()
+    return msgspec.structs.replace(planned, settles=settles, seqs=seqs, blockers=blockers)
+
+
+def plan_acceptance(
+    changes: Iterable[Change],
+    present: Callable[[Iterable[Target]], Mapping[Target, Version]],
+    *,
+    on_conflict: OnConflict = OnConflict.STOP,
+    divisible: Callable[[Target], bool] = _nothing,
+) -> RollbackPlan:
+    """Decide about every change of a view, to be made in the workspace: the rule above, applied to its inverse.
+
+    What differs from where the view began was changed by someone else.
+    """
+    wanted = {change.target: change for change in changes}
+    now = present(list(wanted)) if wanted else {}
+    items = [
+        _ruled(
+            target,
+            [Segment(change.after, change.before, ())],
+            now[target],
+            on_conflict,
+            lambda: "you changed it since the view began",
+            divisible=divisible(target),
+        )
+        for target, change in wanted.items()
+    ]
+    return RollbackPlan((), tuple(items), on_conflict)
+
+
+def _ruled(
+    target: Target,
+    segments: list[Segment],
+    present: Version,
+    choice: OnConflict,
+    changed: Callable[[], str],
+    *,
+    divisible: bool,
+) -> Planned:
+    """Apply the rule to the segments of one target. `changed` says who else changed it."""
     version, why = present, ""
     merges: list[Merge] = []
     for segment in reversed(segments):
@@ -213,7 +257,7 @@ def _decide(
             continue
         if segment.only_stamp:
             continue
-        why = segment.doubt or _changed_by(history, target, entries)
+        why = segment.doubt or changed()
         if choice is OnConflict.OVERWRITE:
             version = next(s.before for s in segments if not s.only_stamp)
             break
@@ -222,10 +266,9 @@ def _decide(
             continue
         if choice is OnConflict.KEEP:
             break
-        blockers = _blockers(history, target, entries)
-        return Planned(target, Do.CONFLICT, present, present, settles, seqs, why, blockers=blockers)
+        return Planned(target, Do.CONFLICT, present, present, (), why=why)
     do = _what(version, present, kept=bool(why), merging=bool(merges))
-    return Planned(target, do, present, version, settles, seqs, why, tuple(merges))
+    return Planned(target, do, present, version, (), why=why, merges=tuple(merges))
 
 
 def _changed_by(history: History, target: Target, entries: list[Entry]) -> str:

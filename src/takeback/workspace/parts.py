@@ -26,6 +26,7 @@ from takeback.engine.runs.parts import SharedParts
 from takeback.engine.runs.recorded_calls import RecordedCalls
 from takeback.engine.runs.runs import Runs
 from takeback.engine.runs.values import ValueStore
+from takeback.engine.stage.card import upper_of
 from takeback.engine.tracking import own_processes, recovery
 from takeback.engine.tracking.signs_of_life import SignsOfLife
 from takeback.engine.tracking.tracker import Tracker
@@ -176,6 +177,7 @@ class WorkspaceParts:
             progress=self.progress,
             reserve=Reserve(self.state),
             why_gone=self.why_gone,
+            upper=upper_of(self.state.parent.parent, self.root),
         )
 
     @cached_property
@@ -231,7 +233,7 @@ class WorkspaceParts:
             self.observed,
             self.lock,
             life,
-            self.state.name,
+            self._known.called,
             reported=self._reported,
             attributed=[Postgres(self.postgres, self._token)],
             named=self.outside,

@@ -34,10 +34,21 @@ _ORDER = (
     "unverifiable",
     UNTOUCHED,
 )
-TITLES = {"undo": "Took back", "redo": "Brought back", "restore": "Restored"}
-_NOTHING_DONE = {"undo": "taken back", "redo": "brought back", "restore": "restored"}
-WOULD_TITLES = {"undo": "Would take back", "redo": "Would bring back", "restore": "Would restore"}
-DOING = {"undo": "take back", "redo": "bring back", "restore": "restore"}
+TITLES = {"undo": "Took back", "redo": "Brought back", "restore": "Restored", "accept": "Accepted"}
+_NOTHING_DONE = {
+    "undo": "taken back",
+    "redo": "brought back",
+    "restore": "restored",
+    "accept": "accepted",
+}
+WOULD_TITLES = {
+    "undo": "Would take back",
+    "redo": "Would bring back",
+    "restore": "Would restore",
+    "accept": "Would accept",
+}
+DOING = {"undo": "take back", "redo": "bring back", "restore": "restore", "accept": "accept"}
+_ACCEPTED = {"restored": "wrote", "removed": "deleted"}
 _WOULD = {
     "restore": "restored",
     "remove": "removed",
@@ -159,7 +170,10 @@ class RollbackReport(msgspec.Struct, frozen=True):
             return f"Stopped at {names}: {why.partition(BY_HAND)[0]}. Nothing was {_NOTHING_DONE[self.kind]}."
         if not self.items:
             return f"Nothing to {DOING[self.kind]}.{self._elsewhere()}"
-        parts = [f"{did} {_names(self.texts(lines), _sizes(lines))}" for did, lines in self.lists()]
+        words = _ACCEPTED if self.kind == "accept" else {}
+        parts = [
+            f"{words.get(did, did)} {_names(self.texts(lines), _sizes(lines))}" for did, lines in self.lists()
+        ]
         verb = (WOULD_TITLES if self.preview else TITLES)[self.kind]
         text = f"{verb} {_counted(len(self.achieved))}: {', '.join(parts) or 'all was as before'}."
         if not self.preview:
