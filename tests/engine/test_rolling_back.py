@@ -587,7 +587,7 @@ def test_an_undo_names_who_may_have_changed_what_it_keeps_and_nobody_for_the_res
         for preview in (True, False):
             report = desk.tb.undo(one, on_conflict=choice, preview=preview)
             assert (report.doubtful, report.verdict) == expected, report
-        assert report.data()["unknown"] == list(expected[0])
+            assert report.data()["unknown"] == list(expected[0])
     assert desk.read("kept") and desk.read("gone") is None
 
 
