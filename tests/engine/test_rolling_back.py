@@ -572,14 +572,13 @@ def test_an_undo_names_who_may_have_changed_what_it_keeps_and_nobody_for_the_res
 
     def both(name: str) -> str:
         """Return one of two calls that may have written a file."""
-        begun = [
-            thread.begin("write", {"path": str(desk.root / name)}, effect="restorable") for _ in range(2)
-        ]
+        where = {"path": str(desk.root / name)}
+        one, two = (thread.begin("write", where, effect="restorable") for _ in range(2))
         desk.human(name, "by one of them")
-        for action in begun:
-            assert isinstance(action, Action)
-            action.end()
-        return begun[0].id
+        assert isinstance(one, Action) and isinstance(two, Action)
+        one.end()
+        two.end()
+        return one.id
 
     for name, choice in (("kept", "keep"), ("gone", "overwrite")):
         one = both(name)
