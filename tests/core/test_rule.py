@@ -171,6 +171,20 @@ def test_what_is_in_doubt_is_kept_and_called_so_although_its_own_action_wrote_it
     assert not item.changes_something
 
 
+def test_overwriting_goes_to_what_was_there_before_the_first_change_and_not_before_a_mere_touch() -> None:
+    story = Story()
+    target = a("f")
+    old, touched, new = Version("x", stamp="old"), Version("x", stamp="touched"), Version("y")
+    ids = []
+    for before, after in ((old, touched), (touched, new)):
+        began = story.tell(ActionBegan("tool", Effect.RESTORABLE))
+        story.tell(ActionEnded(began.id, Outcome.DONE, (Change(target, before, after, in_doubt=True),)))
+        ids.append(began.id)
+    story.world[target] = Version("somebody else's")
+    (item,) = story.plan(select.of_ids(story.history, ids), OVERWRITE).items
+    assert item.do is Do.RESTORE and item.goal.alike(touched)
+
+
 def written(*steps: tuple[str, str]) -> tuple[Story, list[str]]:
     """A story of one file: each version with who wrote it, for sure, perhaps, or a human without a word."""
     story = Story()

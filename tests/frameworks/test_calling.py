@@ -52,6 +52,7 @@ def test_a_server_forgets_conversations_that_are_over_and_none_that_is_at_work(t
         assert gone() is None and len(threads._recent) == RECENT_MAX
         assert threads.of("held") is held
         assert [id(threads.of("open")), id(threads.of("counting"))] == ids
+        assert len(threads._recent) == RECENT_MAX
         told = threads.begin(threads.of("forgotten"), "book", {}, call_id="c")
         assert isinstance(told, Told) and told.value == "booked"
 

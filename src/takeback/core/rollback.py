@@ -361,7 +361,7 @@ def doubtful_among(
     history: History, kind: RollbackKind, of: Iterable[str], kept: Collection[Target]
 ) -> tuple[str, ...]:
     """Return the actions of an undo that may have made a change that it keeps: it is unknown whose it is."""
-    if kind is not RollbackKind.UNDO:
+    if kind is not RollbackKind.UNDO or not kept:
         return ()
     chosen = [id for id in of if id in history.actions]
     every = frozenset(chosen)

@@ -158,8 +158,8 @@ class Threads(Calling):
         with self._lock:
             thread = self._recent.pop(id, None) or self._referred.get(id)
             if thread is None:
-                self._make_room()
                 thread = self.workspace.thread(key=f"{self.framework}/{id}", approvals="host")
+            self._make_room()
             self._recent[id] = self._referred[id] = thread
             return thread
 
