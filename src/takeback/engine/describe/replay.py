@@ -6,13 +6,13 @@ is still there before it. No function of the user is imported, and no resource i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from takeback.core import events as e
-from takeback.core import ids
+from takeback.core import ids, past
 from takeback.core.entities import RecordedAction, RecordedRun
 from takeback.core.history import History
 from takeback.core.memory import RESOURCE, unflatten
@@ -22,7 +22,6 @@ from takeback.engine.describe import wording
 from takeback.errors import ContentGone, UsageError
 
 Read = Callable[[], Iterable[Record]]
-Pick = Callable[[Sequence[int]], list[Record]]
 Result = Callable[[RecordedAction], Any]
 
 _OVER: dict[type, str] = {
@@ -88,7 +87,7 @@ def replay(read: Read, run: str, to: str, result: Result) -> Iterator[ReplayMome
     return _moments(read, run, until, result)
 
 
-def states_at(history: History, pick: Pick, id: str, now_us: int) -> list[RunSnapshot]:
+def states_at(history: History, pick: past.Pick, id: str, now_us: int) -> list[RunSnapshot]:
     """Return the state of the run that `id` belongs to when `id` was over; for a checkpoint, of each open run.
 
     For the id of a run it is the present state, because a run may have been taken back after it ended. `history` is
@@ -99,9 +98,9 @@ def states_at(history: History, pick: Pick, id: str, now_us: int) -> list[RunSna
     is_checkpoint = id in history.checkpoints
     if id in history.actions and not run_of(history, id):
         return []
-    about = pick(history.records_about(id))
+    about = pick(past.records_about(history, id))
     until = position(about, id)
-    then = history.at(until, pick)
+    then = past.at(history, until, pick)
     at_us = next(record.at_us for record in about if record.seq == until)
     runs = history.runs_open_at(id) if is_checkpoint else [run_of(history, id)]
     return [RunSnapshot(until, at_us, then.runs[run], then) for run in runs]
