@@ -7,12 +7,12 @@ is still there before it. No function of the user is imported, and no resource i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from takeback.core import events as e
-from takeback.core import ids, past
+from takeback.core import ids
 from takeback.core.entities import RecordedAction, RecordedRun
 from takeback.core.history import History
 from takeback.core.memory import RESOURCE, unflatten
@@ -20,6 +20,9 @@ from takeback.core.record import Record
 from takeback.core.values import view
 from takeback.engine.describe import wording
 from takeback.errors import ContentGone, UsageError
+
+if TYPE_CHECKING:
+    from takeback.core.past import Pick
 
 Read = Callable[[], Iterable[Record]]
 Result = Callable[[RecordedAction], Any]
@@ -87,12 +90,14 @@ def replay(read: Read, run: str, to: str, result: Result) -> Iterator[ReplayMome
     return _moments(read, run, until, result)
 
 
-def states_at(history: History, pick: past.Pick, id: str, now_us: int) -> list[RunSnapshot]:
+def states_at(history: History, pick: Pick, id: str, now_us: int) -> list[RunSnapshot]:
     """Return the state of the run that `id` belongs to when `id` was over; for a checkpoint, of each open run.
 
     For the id of a run it is the present state, because a run may have been taken back after it ended. `history` is
     the present one, last written at `now_us`. Only records that speak of these runs are read.
     """
+    from takeback.core import past  # few commands show a past moment
+
     if id in history.runs:
         return [RunSnapshot(history.seq, now_us, history.runs[id], history)]
     is_checkpoint = id in history.checkpoints
