@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import queue as queues_of
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
-from collections import deque
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -114,33 +114,34 @@ def bare_groups(db: apsw.Connection, body: bytes) -> Work:
 
 
 def bare_threads(db: apsw.Connection, body: bytes) -> Work:
-    """Commit the rows of as many threads as there are runs: the first one commits for all that wait, and wakes them.
+    """Commit the rows of as many threads as there are runs: this one commits for all that wait, and wakes them.
 
     Nothing is sealed, chained or checked. So this is what sharing a commit costs in this interpreter.
     """
-    leading, waiting = threading.Lock(), deque[threading.Lock]()
-
-    def one(count: int) -> None:
-        for _ in range(count):
-            bell = threading.Lock()
-            bell.acquire()
-            waiting.append(bell)
-            while not bell.acquire(blocking=False):
-                if leading.acquire(blocking=False):
-                    bells = [waiting.popleft() for _ in range(len(waiting))]
-                    if bells:
-                        with db:
-                            db.executemany("INSERT INTO bare (body) VALUES (?)", [(body,)] * len(bells))
-                    leading.release()
-                    for done in bells:
-                        done.release()
-                elif bell.acquire(timeout=0.01):
-                    break
 
     def work(count: int) -> None:
-        threads = [threading.Thread(target=one, args=(count // RUNS,)) for _ in range(RUNS)]
+        waiting: queues_of.SimpleQueue[threading.Lock] = queues_of.SimpleQueue()
+
+        def one() -> None:
+            for _ in range(count // RUNS):
+                bell = threading.Lock()
+                bell.acquire()
+                waiting.put(bell)
+                bell.acquire()
+
+        threads = [threading.Thread(target=one) for _ in range(RUNS)]
         for thread in threads:
             thread.start()
+        left = count // RUNS * RUNS
+        while left:
+            bells = [waiting.get()]
+            while not waiting.empty():
+                bells.append(waiting.get())
+            with db:
+                db.executemany("INSERT INTO bare (body) VALUES (?)", [(body,)] * len(bells))
+            for bell in bells:
+                bell.release()
+            left -= len(bells)
         for thread in threads:
             thread.join()
 

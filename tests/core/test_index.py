@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from takeback.core import events as e
-from takeback.core import memory, recollection
+from takeback.core import memory, past, recollection
 from takeback.core.change import ABSENT, Change, Target
 from takeback.core.entities import ManyEntries
 from takeback.core.history import History
 from takeback.core.intents import IntentDeferred, IntentsReleased, IntentState
 from takeback.core.lifecycle import Life
-from takeback.core.postings import EarlierIndex, Flag, Postings, Topic
+from takeback.core.postings import Flag, Postings, Topic
 from takeback.core.recollection import MANY
 from takeback.core.record import Record
 from tests.core.answers import answers, plain
@@ -256,12 +256,12 @@ def test_an_earlier_moment_is_as_the_fold_up_to_it(seed: int, moves: int, at: in
     index = ListIndex(records)
     index.take_in(index.opened_until(len(records) * indexed // 100))
     history = index.opened()
-    then = history.at(until, lambda seqs: [records[seq - 1] for seq in seqs])
+    then = past.at(history, until, lambda seqs: [records[seq - 1] for seq in seqs])
     whole = History.of(records[:until])
     assert then.seq == until and _things(then, records[:until]) == _things(whole, records[:until])
     for record in records:
         if record.id and record.id[0] in "acps":
-            assert record.seq in history.records_about(record.id)
+            assert record.seq in past.records_about(history, record.id)
     for id in history.checkpoints:
         fold = History.of(records[: int(id[1:])])
         assert history.runs_open_at(id) == sorted(
@@ -270,7 +270,7 @@ def test_an_earlier_moment_is_as_the_fold_up_to_it(seed: int, moves: int, at: in
 
 
 def test_an_earlier_moment_has_no_flags() -> None:
-    then = EarlierIndex(Postings(None), 3, lambda _: [])
+    then = past.EarlierIndex(Postings(None), 3, lambda _: [])
     for ask in (
         lambda: then.flagged(Flag.UNKNOWN),
         lambda: then.count_flagged(Flag.UNKNOWN),

@@ -21,10 +21,10 @@ from takeback.core.entities import Approval, Breach, Checkpoint, RecordedAction,
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.memory import RESOURCE as MEMORY
 from takeback.core.postings import (
-    EarlierIndex,
     Flag,
     Guard,
     Index,
+    RecentFlags,
     Topic,
     begun_by,
     every,
@@ -57,12 +57,7 @@ class History(WhatStands):
         self.checkpoints, self.approvals, self.intents = things.checkpoints, things.approvals, things.intents
         self._targets: dict[Target, None] = {}
         """Those that were changed since the index was made."""
-        self._flags: dict[int, int] = {}
-        """The flags of the actions that records since the index speak of, by their numbers."""
-        self._flagged: dict[Flag, set[int]] = {flag: set() for flag in Flag}
-        """The numbers of those that have a flag."""
-        self._reflag: dict[str, None] = {}
-        """The actions whose flags may have changed."""
+        self._flags = RecentFlags()
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> History:
@@ -70,24 +65,6 @@ class History(WhatStands):
         for record in records:
             history.apply(record)
         return history
-
-    def at(self, until: int, read: Callable[[Sequence[int]], list[Record]]) -> History:
-        """Return the history as it was at an earlier record: its runs, actions, approvals and memory.
-
-        Each is folded from its own records when it is asked for; `read` reads them. What was open then, or was
-        recorded last, is not known.
-        """
-        then = History()
-        then.begin_at(EarlierIndex(self.postings, until, read), CurrentState(seq=until))
-        return then
-
-    def records_about(self, id: str) -> list[int]:
-        """Return the numbers of the records that tell when something began and ended: anything but a run."""
-        topics = {ids.ACTION: Topic.ACTION, ids.APPROVAL: Topic.APPROVAL}
-        if topic := topics.get(id[:1]):
-            return self.postings.seqs(numbered(topic, id))
-        run = self.run_of_step(id) if id[:1] == ids.STEP else ""
-        return self.postings.seqs(numbered(Topic.RUN, run)) if run else [ids.seq_of(id)]
 
     def become(self, other: History) -> None:
         """Answer as another history does from now on, which nothing else uses."""
@@ -250,10 +227,9 @@ class History(WhatStands):
     def flagged(self, flag: Flag) -> Iterator[RecordedAction]:
         """Yield the actions that have this flag now, the latest first, and read no more than is taken."""
         self._set_flags()
-        here = sorted(self._flagged[flag], reverse=True)
-        index = self.postings.index
-        earlier = (seq for seq in (index.flagged(flag) if index else ()) if seq not in self._flags)
-        return (self.actions[ids.make(ids.ACTION, seq)] for seq in newest_of(iter(here), earlier))
+        here, known, index = iter(self._flags.having(flag)), self._flags.known, self.postings.index
+        earlier = (seq for seq in (index.flagged(flag) if index else ()) if seq not in known)
+        return (self.actions[ids.make(ids.ACTION, seq)] for seq in newest_of(here, earlier))
 
     def first_flagged(self, flag: Flag) -> RecordedAction | None:
         """Return the oldest action that has this flag now."""
@@ -269,10 +245,10 @@ class History(WhatStands):
     def count_flagged(self, flag: Flag) -> int:
         """Return how many actions have this flag now."""
         self._set_flags()
-        here = len(self._flagged[flag])
+        here, known = len(self._flags.having(flag)), self._flags.known
         if (index := self.postings.index) is None:
             return here
-        return here + index.count_flagged(flag) - sum(bool(index.flags(seq) & flag) for seq in self._flags)
+        return here + index.count_flagged(flag) - sum(bool(index.flags(seq) & flag) for seq in known)
 
     def unsettled(self) -> list[str]:
         """Return the actions whose remaining changes an undo tried and could not verify, oldest first."""
@@ -425,17 +401,14 @@ class History(WhatStands):
     def unindexed(self) -> Unindexed:
         """Return what the records since the index add to it."""
         self._set_flags()
-        return Unindexed(
-            self.postings.position, self._standing, self.postings.since, self._flags, self._targets
-        )
+        postings, flags = self.postings, self._flags.known
+        return Unindexed(postings.position, self._standing, postings.since, flags, self._targets)
 
     def indexed(self) -> None:
         """Go on from an index that has taken in all of this. Only what is open stays at hand."""
         self.postings.position = self.seq
         self.postings.since.clear()
         self._flags.clear()
-        for having in self._flagged.values():
-            having.clear()
         self._targets.clear()
         self._trim()
 
@@ -452,15 +425,10 @@ class History(WhatStands):
 
     def _set_flags(self) -> None:
         with self.postings.guard:
-            for id in self._reflag:
-                seq, flags = ids.seq_of(id), self._flags_of(self.actions[id])
-                self._flags[seq] = flags
-                for flag, having in self._flagged.items():
-                    (having.add if flags & flag else having.discard)(seq)
-            self._reflag.clear()
+            self._flags.settle(self._flags_of)
 
-    def _flags_of(self, action: RecordedAction) -> int:
-        flags = 0
+    def _flags_of(self, id: str) -> int:
+        action, flags = self.actions[id], 0
         if action.is_tool and not action.is_own and next(self.untried(action.id), None):
             flags |= Flag.UNDOABLE
         if action.kind in ("undo", "restore") and self.settled_by(action.id):
@@ -601,11 +569,11 @@ class History(WhatStands):
         for id in settled:
             self._post(record, numbered(Topic.ACTION, id))
         left = [event.rollback, *settled, *self.actions[event.rollback].began.of]  # type: ignore[union-attr]
-        done: set[str] = set()  # not `_reflag`: what is in it may be from before this record
+        done: set[str] = set()  # not the changed flags: what is in them may be from before this record
         while left:
             id = left.pop()
             if id not in done and (known := self.actions.get(id)):
-                self._reflag[id] = None
+                self._flags.change(id)
                 if known.is_rollback:  # what it had settled is live again, or not any more
                     left.extend(action for item in known.items for action in item.settles)
                     left.extend(known.began.of)  # type: ignore[union-attr]
@@ -670,7 +638,7 @@ class History(WhatStands):
 
     def _changed(self, record: Record, action: RecordedAction) -> None:
         """Note the changes that a record tells of, under each target."""
-        self._reflag[action.id] = None
+        self._flags.change(action.id)
         changes = folds.changes_of(record)
         if not changes:
             return
@@ -701,7 +669,7 @@ class History(WhatStands):
         known.shared.extend(folds.shared_in(other, record))
         if self.postings.since.get(key := numbered(Topic.ACTION, other), [0])[-1] != record.seq:
             self._post(record, key)
-        self._reflag[other] = None
+        self._flags.change(other)
 
     def _post(self, record: Record, key: int) -> None:
         self.postings.post(key, record.envelope.seq)

@@ -15,7 +15,7 @@ from enum import IntEnum
 from functools import lru_cache
 from hashlib import blake2b
 from heapq import merge
-from itertools import chain, dropwhile, takewhile
+from itertools import chain, takewhile
 from typing import TypeVar, overload
 
 from takeback.core import ids
@@ -133,6 +133,39 @@ class Flag(IntEnum):
     """An unknown effect that was not taken back."""
     UNSETTLED = 8
     """All that is left of it was reported as unknown by an undo."""
+
+
+class RecentFlags:
+    """The flags of the actions that records since the index speak of."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, int] = {}
+        """All flags of an action, by its number."""
+        self._having: dict[Flag, set[int]] = {flag: set() for flag in Flag}
+        self._changed: dict[str, None] = {}
+
+    def change(self, action: str) -> None:
+        """Note that the flags of an action may have changed."""
+        self._changed[action] = None
+
+    def settle(self, flags_of: Callable[[str], int]) -> None:
+        """Find out the flags of those that may have changed."""
+        for action in self._changed:
+            seq, flags = ids.seq_of(action), flags_of(action)
+            self.known[seq] = flags
+            for flag, having in self._having.items():
+                (having.add if flags & flag else having.discard)(seq)
+        self._changed.clear()
+
+    def having(self, flag: Flag) -> list[int]:
+        """Return the numbers of the actions that have a flag, the latest first."""
+        return sorted(self._having[flag], reverse=True)
+
+    def clear(self) -> None:
+        """Forget what an index has taken in."""
+        self.known.clear()
+        for having in self._having.values():
+            having.clear()
 
 
 class Index(ABC):
@@ -271,48 +304,6 @@ class Postings:
     def _known(self, seqs: Iterable[int]) -> Iterator[int]:
         """Leave out what another process has added to the index since: here it comes with its record."""
         return (seq for seq in seqs if seq <= self.position)
-
-
-class EarlierIndex(Index):
-    """What was known at an earlier record, found in the postings of a later history.
-
-    For topics that post records. One that posts the numbers of things does not say since when it does, and flags are
-    those of the present.
-    """
-
-    def __init__(self, postings: Postings, until: int, read: Callable[[Sequence[int]], list[Record]]) -> None:
-        """`read` reads records of the journal, in the order of their numbers."""
-        self.position = until
-        self.guard = postings.guard
-        self._postings = postings
-        self._read = read
-
-    def seqs(self, key: int) -> list[int]:
-        return [seq for seq in self._postings.seqs(key) if seq <= self.position]
-
-    def after(self, key: int, seq: int) -> Iterator[int]:
-        return takewhile(lambda at: at <= self.position, self._postings.after(key, seq))
-
-    def newest(self, key: int, below: int = END) -> Iterator[int]:
-        return dropwhile(lambda at: at > self.position, self._postings.newest(key, below=below))
-
-    def size(self, key: int, until: int) -> int:
-        return sum(1 for _ in takewhile(lambda at: at <= until, self.after(key, 0)))
-
-    def flagged(self, flag: Flag, *, oldest: bool = False) -> Iterator[int]:
-        raise NotImplementedError(flag, oldest)
-
-    def count_flagged(self, flag: Flag) -> int:
-        raise NotImplementedError(flag)
-
-    def flags(self, action: int) -> int:
-        raise NotImplementedError(action)
-
-    def targets(self, resource: str, within: str) -> Iterator[Target]:
-        raise NotImplementedError(resource, within)
-
-    def records(self, seqs: Sequence[int]) -> list[Record]:
-        return self._read(sorted(set(seqs)))
 
 
 class Recalled(Mapping[str, T]):

@@ -6,8 +6,8 @@ is still there before it. No function of the user is imported, and no resource i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,8 +21,10 @@ from takeback.core.values import view
 from takeback.engine.describe import wording
 from takeback.errors import ContentGone, UsageError
 
+if TYPE_CHECKING:
+    from takeback.core.past import Pick
+
 Read = Callable[[], Iterable[Record]]
-Pick = Callable[[Sequence[int]], list[Record]]
 Result = Callable[[RecordedAction], Any]
 
 _OVER: dict[type, str] = {
@@ -94,14 +96,16 @@ def states_at(history: History, pick: Pick, id: str, now_us: int) -> list[RunSna
     For the id of a run it is the present state, because a run may have been taken back after it ended. `history` is
     the present one, last written at `now_us`. Only records that speak of these runs are read.
     """
+    from takeback.core import past  # few commands show a past moment
+
     if id in history.runs:
         return [RunSnapshot(history.seq, now_us, history.runs[id], history)]
     is_checkpoint = id in history.checkpoints
     if id in history.actions and not run_of(history, id):
         return []
-    about = pick(history.records_about(id))
+    about = pick(past.records_about(history, id))
     until = position(about, id)
-    then = history.at(until, pick)
+    then = past.at(history, until, pick)
     at_us = next(record.at_us for record in about if record.seq == until)
     runs = history.runs_open_at(id) if is_checkpoint else [run_of(history, id)]
     return [RunSnapshot(until, at_us, then.runs[run], then) for run in runs]
