@@ -14,7 +14,7 @@ from tests.world.cli import Result, Workspace, environment
 
 from .processes import PYTHON, on_terminal
 
-FEW, SOME, MANY = 500, 2_400, 60_000
+FEW, SOME, MANY = 240, 2_400, 60_000
 IN_ONE = 20
 SCREEN_LINES = 24
 MATTERS = (".env", "app.py", "branch main", "stash", "app.db")
