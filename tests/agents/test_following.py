@@ -143,7 +143,7 @@ def test_log_show_and_status_read_as_session_prompts_and_calls(desk: Path, tb: W
     assert f"Session {run.id} of claude-code is open" in live
     assert f"working on prompt {two.id}" in live and "now test it" in live
     assert "running a" in live and "make test" in live
-    assert "not yet recorded: report.txt" in live
+    assert "not yet recorded:\n    created    report.txt\n" in live
     data = world.run("status", "--json").json["sessions"][0]
     assert (data["prompt"]["id"], data["changed_so_far"]) == (two.id, ["report.txt"])
     assert tb.history.open_actions()[0].id in data["running"]

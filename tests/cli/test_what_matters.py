@@ -14,7 +14,7 @@ from tests.world.cli import Result, Workspace, environment
 
 from .processes import PYTHON, on_terminal
 
-FEW, SOME, MANY = 500, 2_400, 60_000
+FEW, SOME, MANY = 240, 2_400, 60_000
 IN_ONE = 20
 SCREEN_LINES = 24
 MATTERS = (".env", "app.py", "branch main", "stash", "app.db")
@@ -209,7 +209,7 @@ def test_long_output_goes_through_the_pager_of_the_user(wrecked: Workspace) -> N
     action = wrecked.action("agent")
     env = {"PAGER": "sed 's/^/paged: /'", "LINES": "10"}
     _, shown = on_terminal(wrecked, "diff", action, "--patch", env=env)
-    assert shown.startswith("paged: ") and ".js" in shown
+    assert shown.startswith(("paged: ", "\r")) and "\npaged: " in shown and ".js" in shown
     for more in ({"PAGER": ""}, {"PAGER": "cat"}, {"TERM": "dumb"}):
         _, plain = on_terminal(wrecked, "diff", action, "--patch", env=env | more)
         assert "paged: " not in plain and ".js" in plain

@@ -307,8 +307,7 @@ def _together(history: History, run: RecordedRun, ids: Sequence[str]) -> str:
         whole = f"run {run.id} ({one_line(run.began.name, 40)})"
     steps = {history.actions[id].as_tool.step for id in ids}
     step = run.steps.get(next(iter(steps))) if len(steps) == 1 else None
-    every = [id for id in run.actions if history.actions[id].is_tool and history.actions[id].changes]
-    if step and not step.body and not set(every) <= set(ids):
+    if step and not step.body and len(run.steps) > 1:
         return f"prompt {step.id} of {whole} ({count})"
     return f"{whole} ({count})"
 

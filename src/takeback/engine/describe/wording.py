@@ -23,6 +23,8 @@ NOT_ALLOWED = "it was not allowed"
 """The end of the reason of an action that its human refused, so that it never ran."""
 TEXT_MAX = 100
 NAMES_MAX = 4
+LOOKED_AT = 4
+"""So many actions of a run are looked at for each that is named, to know whether all are."""
 
 
 class EventText(msgspec.Struct, frozen=True):
@@ -302,10 +304,11 @@ def named(history: History, of: tuple[str, ...]) -> str:
 def fewest_ids(history: History, of: Iterable[str]) -> list[str]:
     """Return these ids in order; the id of a run stands for all its actions, if all of them are there."""
     left = set(of)
-    for stream in {history.actions[id].stream for id in left if id in history.actions}:
+    by_stream = Counter(history.actions[id].stream for id in left if id in history.actions)
+    for stream, count in by_stream.items():
         run = history.runs.get(stream)
-        if run is None or len(run.actions) > 2 * len(left):
-            continue  # it cannot be all of it, and there may be very many
+        if run is None or len(run.actions) > LOOKED_AT * count:
+            continue  # to look at each action of a long session would take as long as the session
         tools = {id for id in run.actions if history.actions[id].is_tool}
         if len(tools) > 1 and tools <= left:
             left = left - tools | {stream}
