@@ -58,13 +58,13 @@ class EarlierIndex(Index):
     def after(self, key: int, seq: int) -> Iterator[int]:
         return takewhile(lambda at: at <= self.position, self._postings.after(key, seq))
 
-    def newest(self, key: int) -> Iterator[int]:
-        return dropwhile(lambda at: at > self.position, self._postings.newest(key))
+    def newest(self, key: int, below: int = END) -> Iterator[int]:
+        return dropwhile(lambda at: at > self.position, self._postings.newest(key, below=below))
 
     def size(self, key: int, until: int) -> int:
         return sum(1 for _ in takewhile(lambda at: at <= until, self.after(key, 0)))
 
-    def flagged(self, flag: Flag) -> Iterator[int]:
+    def flagged(self, flag: Flag, *, oldest: bool = False) -> Iterator[int]:
         raise NotImplementedError(flag)
 
     def count_flagged(self, flag: Flag) -> int:
