@@ -17,7 +17,8 @@ def show_life(session: CommandContext, workspace: Workspace, paths: Sequence[str
     history, diff = workspace.history, workspace.past.compared(version.change for version in versions)
     if session.json:
         entries: list[dict[str, Any]] = [version_data(history, version, diff) for version in versions]
-        return session.data({"entries": entries, "more": len(found) > len(versions)})
+        more = len(found) > len(versions)  # counting them would read them all
+        return session.data({"entries": entries, "total": None if more else len(entries), "more": more})
     if not versions:
         return session.line(f"Nothing recorded ever changed {', '.join(paths)}.")
     if len(found) > len(versions):
