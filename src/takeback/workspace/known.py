@@ -113,6 +113,11 @@ class KnownWorkspace:
         return WorkspaceLock(self.state / "lock", refuse=self._refuse_another_bucket)
 
     @property
+    def has_stages(self) -> bool:
+        """Whether there may be views of it."""
+        return os.path.exists(self.state / "stages")
+
+    @property
     def is_forgetting(self) -> bool:
         """Whether content was to be forgotten, and not all of it is certain to be removed."""
         return os.path.exists(self.state / FORGETTING)
