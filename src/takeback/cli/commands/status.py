@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 
@@ -44,10 +45,12 @@ from takeback.workspace.describe import in_doubt
 from takeback.workspace.locate import find_modules_at, find_root, registry_of_user
 from takeback.workspace.lost_history import Lost
 from takeback.workspace.opening import find_workspace, lost_at
-from takeback.workspace.results import StageCard
 from takeback.workspace.store.journal import held_unopened
 from takeback.workspace.trusted_settings import Held
 from takeback.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from takeback.workspace.results import StageCard
 
 RUNS_SHOWN = 5
 UNKNOWN_LISTED = 100

@@ -16,8 +16,7 @@ from takeback.resources.files.entry import FOLDER, FileEntry, StatKey, split
 from takeback.resources.files.look import watch
 from takeback.resources.files.look.capture import Capture
 from takeback.resources.files.look.closed_folders import Doors
-from takeback.resources.files.look.scan import Dirty, scan, scan_below
-from takeback.resources.files.look.upper import touched
+from takeback.resources.files.look.scan import Dirty, scan, scan_below, touched
 from takeback.resources.files.look.watch import Watcher
 from takeback.resources.files.tree import tree as trees
 from takeback.resources.files.tree.cache import TreeCache, load_index, save_index
