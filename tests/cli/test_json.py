@@ -123,7 +123,7 @@ def test_one_object(name: str, used: Call) -> None:
 )
 def test_an_error_is_one_object_too(name: str, call: Call) -> None:
     """The folder is not protected yet, so nearly every command has nothing to work on."""
-    said = call(*name.split(), *WORDS[name], "--json")
+    said = call(*name.split(), "--json", *WORDS[name])
     assert said.code == 2
     error = error_of(said)
     assert (

@@ -94,7 +94,7 @@ def parse(text: str, now_us: int, zone: tzinfo) -> Spoken:
         if not ids.is_id(words[1]):
             raise _refusal(f"{words[1]!r} is not an id, so {plain!r} is not a moment", WAYS)
         return AtId(words[1], words[0])
-    found = AtTime(time_of(plain, now_us, zone), plain)
+    found = AtTime(time_of(text, now_us, zone), plain)
     if found.at_us > now_us:
         hint = f'do you mean "yesterday {plain}"?' if _CLOCK.fullmatch(plain) else WAYS
         raise _refusal(f"{plain} is still to come", hint)
