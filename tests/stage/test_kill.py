@@ -1,7 +1,7 @@
 """Kill -9 in the middle of try, accept and drop: the view is whole or gone, and the real folder untouched or done.
 
-By default the places of views are tried, each where it is last passed; with --all every place at every passage. The
-process inside the view counts on from where the one outside was, so both are killed.
+By default the places of views are tried, each where it is last passed; with --all every place at every passage.
+The process inside the view counts on from where the one outside was, so both are killed.
 """
 
 from __future__ import annotations

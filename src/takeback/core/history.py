@@ -234,11 +234,8 @@ class History(WhatStands):
     def first_flagged(self, flag: Flag) -> RecordedAction | None:
         """Return the oldest action that has this flag now."""
         self._set_flags()
-        here = (seq for seq, flags in self._flags.items() if flags & flag)
-        index = self.postings.index
-        earlier = (
-            seq for seq in (index.flagged(flag, oldest=True) if index else ()) if seq not in self._flags
-        )
+        here, known, index = self._flags.having(flag), self._flags.known, self.postings.index
+        earlier = (seq for seq in (index.flagged(flag, oldest=True) if index else ()) if seq not in known)
         first = min((*here, *islice(earlier, 1)), default=0)
         return self.actions[ids.make(ids.ACTION, first)] if first else None
 

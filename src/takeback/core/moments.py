@@ -88,13 +88,13 @@ def parse(text: str, now_us: int, zone: tzinfo) -> Spoken:
     plain = " ".join(words)
     if plain == LAST_CLEAN:
         return LastClean()
-    if ids.is_id(plain):
-        return AtId(plain)
+    if ids.is_id(text):
+        return AtId(text)
     if len(words) == 2 and words[0] in (BEFORE, AFTER):
         if not ids.is_id(words[1]):
             raise _refusal(f"{words[1]!r} is not an id, so {plain!r} is not a moment", WAYS)
         return AtId(words[1], words[0])
-    found = AtTime(time_of(plain, now_us, zone), plain)
+    found = AtTime(time_of(text, now_us, zone), plain)
     if found.at_us > now_us:
         hint = f'do you mean "yesterday {plain}"?' if _CLOCK.fullmatch(plain) else WAYS
         raise _refusal(f"{plain} is still to come", hint)

@@ -12,7 +12,7 @@ from itertools import dropwhile, takewhile
 from takeback.core import ids
 from takeback.core.change import Target
 from takeback.core.history import History
-from takeback.core.postings import Flag, Index, Postings, Topic, numbered
+from takeback.core.postings import END, Flag, Index, Postings, Topic, numbered
 from takeback.core.record import Record
 from takeback.core.standing import CurrentState
 
