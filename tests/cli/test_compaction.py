@@ -201,3 +201,16 @@ def test_an_agent_cannot_compact(world: Workspace) -> None:
     assert refused.code == 3 and "an agent cannot remove details" in refused.stderr
     world.agent(f"{sys.executable} -m takeback gc")
     assert not (state(world) / "compaction.json").exists()
+
+
+def test_a_compacted_moment_is_refused_and_a_file_of_it_too(world: Workspace) -> None:
+    old, new = world.action("old3"), world.action("new")
+    assert world.do("gc", "--yes", "--json").json["compacted"]["done"]
+    before = world.look()
+    for words in (("restore", f"before {old}"), ("diff", f"after {old}"), ("show", f"{old}:a")):
+        said = world.do(*words, code=3).stderr
+        assert f"{old} was compacted: its details were removed from the history by gc on" in said, words
+        assert "keep-journal" in said
+    assert world.look() == before
+    assert world.do("show", f"{new}:a").stdout == "11\n", "what came later is known"
+    assert [line["why"] for line in world.do("blame", "a", "--json").json["lines"]] == ["first"]

@@ -97,9 +97,11 @@ def test_a_run_of_one_action_is_that_action(inside: Inside) -> None:
     assert not any(word.startswith("r") for line in log(inside) for word in line.split()[:3])
 
 
-def complete(world: Workspace, line: str, *, shell: str = "zsh", cwd: Path | None = None) -> str:
+def complete(
+    world: Workspace, line: str, *, shell: str = "zsh", cwd: Path | None = None, word: int = 0
+) -> str:
     asked = {"_TAKEBACK_COMPLETE": f"{shell}_complete", "COMP_WORDS": line}
-    asked["COMP_CWORD"] = str(len(line.split(" ")) - 1)
+    asked["COMP_CWORD"] = str(word or len(line.split(" ")) - 1)
     done = subprocess.run(
         [sys.executable, "-m", "takeback"],
         env=environment(world.home) | asked,
@@ -126,7 +128,15 @@ def test_the_shell_completes_ids(world: Workspace, tmp_path: Path) -> None:
     second = world.action("second")
     assert offered(world, "takeback undo ") == [second, clumsy]
     assert offered(world, f"takeback undo {clumsy}") == [clumsy]
-    assert offered(world, "takeback undo --to ") == offered(world, "takeback restore ") == [checkpoint]
+    moments = [checkpoint, "last-clean", "today", "yesterday"]
+    assert offered(world, "takeback undo --to ") == offered(world, "takeback restore ") == moments
+    assert (
+        offered(world, "takeback bisect --good last")
+        == offered(world, "takeback diff last")
+        == ["last-clean"]
+    )
+    at = complete(world, 'takeback restore "before ', shell="bash", word=2)
+    assert {f"plain,before {id}" for id in (clumsy, second, checkpoint)} <= set(at.splitlines())
     assert {clumsy, second, checkpoint} < set(offered(world, "takeback show "))
     assert {clumsy, second, checkpoint} < set(offered(world, "takeback diff "))
     assert clumsy in offered(world, f"takeback -C {world.root} undo ", cwd=tmp_path)

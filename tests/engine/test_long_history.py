@@ -151,3 +151,34 @@ class LongHistoryTimes:
         journal.close()
         self.last_at = datetime.fromtimestamp(runs[-1].at_us / 1e6, UTC).isoformat()
         self.last_run = runs[-2].id
+
+
+LIFE_MAX = {
+    "log --path": 40,
+    "blame": 40,
+    "show ID:F": 40,
+    "diff moment -- F": 40,
+    "restore": 60,
+    "last-clean": 40,
+}
+
+
+def test_the_life_of_a_file_is_read_from_its_own_records(long: LongWorkspace) -> None:
+    """The file was changed before thousands of actions, and again after them."""
+    long.decoded("run", "--", "sh", "-c", "echo last >> old.txt")
+    (state,) = (long.home / "workspaces").iterdir()
+    journal = SqliteJournal(state / "journal.db")
+    first = next(record for record in journal.read() if isinstance(record.event, e.ActionBegan))
+    between = journal.get(EVENTS // 2)
+    journal.close()
+    assert between is not None
+    then = datetime.fromtimestamp(between.at_us / 1e6, UTC).isoformat()
+    read = {
+        "log --path": long.decoded("log", "--path", "old.txt"),
+        "blame": long.decoded("blame", "old.txt"),
+        "show ID:F": long.decoded("show", f"{first.id}:old.txt"),
+        "diff moment -- F": long.decoded("diff", then, "--", "old.txt"),
+        "restore": long.decoded("restore", f"before {first.id}", "--path", "old.txt", "--preview"),
+        "last-clean": long.decoded("show", "last-clean"),
+    }
+    assert not {name: count for name, count in read.items() if count > LIFE_MAX[name]}, read

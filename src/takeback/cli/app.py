@@ -21,6 +21,8 @@ GROUPS = {
     "Every day": {
         "init": "Start protecting a folder, with a first checkpoint",
         "run": "Run any command as one action that can be taken back",
+        "try": "Run any command in a private view, then accept, keep or drop what it did",
+        "stage": "Work in private views of the workspace: make, look, accept, drop",
         "undo": "Take back what an agent did, and keep what you did in the meantime",
         "redo": "Bring back what the last undo or restore took back",
         "status": "Show the state of the workspace, and what waits for you",
@@ -28,6 +30,7 @@ GROUPS = {
         "show": "Show everything that was recorded about one id, or a file as it was",
         "diff": "Show what changed",
         "blame": "Show who wrote each line of a file: which agent, prompt and call, or you",
+        "bisect": "Find the call after which a command fails, in views of past moments",
         "save": "Take a checkpoint and print its id",
         "restore": "Put the workspace back to a moment, undoing your own edits too",
         "stats": "Count what agents did, by agent and tool",

@@ -27,8 +27,10 @@ OFFERED_MAX = 50
 Entry = RecordedAction | Checkpoint | RecordedRun | Approval | RecordedStep
 
 MOMENTS, PATHS_TOO = "moments", "moments or paths"
-_WORDS = ("last-clean", "1h ago", "today", "yesterday")
-"""Moments without an id, to begin with."""
+_WORDS = ("last-clean", "today", "yesterday")
+"""Moments without an id. None has a space in it, which not every shell would quote."""
+
+_HAVE_ENDS = (ids.ACTION, ids.STEP, ids.RUN, ids.CHECKPOINT)
 
 _LIVES = {"handovers": {Life.HANDED_OVER}, "resumable": {Life.INTERRUPTED, Life.HANDED_OVER}}
 
@@ -73,16 +75,15 @@ def _found(kind: str, history: History, begun: str) -> list[CompletionItem]:
 
 
 def _moments(kind: str, history: History, begun: str) -> list[CompletionItem]:
-    """Return the moments that a half-typed text may become; none where bare ids may follow."""
+    """Return the moments that a half-typed text may become."""
     side, space, id = begun.partition(" ")
     if space and side in (BEFORE, AFTER):
-        found = _found("everything", history, id)
-        return [
-            CompletionItem(f"{side} {one.value}", help=one.help) for one in found if one.value[0] in "arsc"
-        ]
-    words = [CompletionItem(word) for word in (f"{BEFORE} ", f"{AFTER} ", *_WORDS) if word.startswith(begun)]
-    ids_too = _found("checkpoints", history, begun) if kind == MOMENTS else []
-    return [*ids_too, *words] if begun or kind == MOMENTS else []
+        found = [one for one in _found("everything", history, id) if one.value[0] in _HAVE_ENDS]
+        return [CompletionItem(f"{side} {one.value}", help=one.help) for one in found]
+    words = [CompletionItem(word) for word in _WORDS if word.startswith(begun)]
+    if kind == PATHS_TOO:  # bare ids of actions are offered, too
+        return words if begun and words else []
+    return [*_found("checkpoints", history, begun), *words]
 
 
 def _entries(kind: str, history: History, begun: str) -> list[Iterator[Entry]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import sys
 
+import click
 import msgspec
 
 from takeback.cli.context import CommandContext
@@ -39,10 +39,7 @@ def show_file(session: CommandContext, workspace: Workspace, named: str, path: s
     if session.json:
         data = {"moment": file.moment.name, "path": str(file.target), "size": len(content)}
         return session.data(data | {"version": file.version.id} | _as_json(content))
-    sys.stdout.flush()
-    sys.stdout.buffer.write(content)
-    sys.stdout.buffer.flush()
-    return None
+    return click.echo(content, nl=False)
 
 
 def _as_json(content: bytes) -> dict[str, str]:

@@ -39,7 +39,7 @@ class Written(msgspec.Struct, frozen=True):
 
 def blame(text: bytes, made: Sequence[Written], read: Read) -> list[int]:
     """Return for each line of a text which of the changes wrote it, by its number in `made`, or a `Whose`."""
-    left = _Left(text)
+    left = _UnclaimedLines(text)
     at = len(made) - 1
     while at >= 0 and left.lines:
         change = made[at].change
@@ -71,7 +71,7 @@ def _same_before(made: Sequence[Written], at: int) -> int:
     return next((n for n in range(at - 1, -1, -1) if version and made[n].change.after == version), -1)
 
 
-class _Left:
+class _UnclaimedLines:
     """The lines whose writer is not known yet, as they stand in the version that is looked at."""
 
     def __init__(self, text: bytes) -> None:

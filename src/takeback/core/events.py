@@ -14,7 +14,7 @@ from takeback.core import event_base, ids, intents, seats
 from takeback.core.change import Change, Target
 from takeback.core.event_base import Base as _Base
 
-EVENTS_VERSION = 9
+EVENTS_VERSION = 10
 
 Mark = event_base.Mark
 """The state of a resource at one moment."""
@@ -49,6 +49,8 @@ class RollbackKind(StrEnum):
     UNDO = "undo"
     REDO = "redo"
     RESTORE = "restore"
+    ACCEPT = "accept"
+    """Not a rollback, but carried out as one: the changes of a view are put into the workspace. Since version 10."""
 
 
 class Did(StrEnum):
@@ -398,6 +400,8 @@ class RollbackBegan(_Base, frozen=True, tag="rollback-began"):
     process: Process | None = None
     on_conflict: str = "stop"
     """The choice for conflicts, needed to finish the plan after a crash if a target has parts."""
+    stage: str = ""
+    """The view that is accepted. Since version 10."""
 
 
 class RollbackProgressed(_Base, frozen=True, tag="rollback-progressed"):

@@ -216,8 +216,10 @@ def next_of_run(run: RecordedRun, record: Record) -> str:
         step = run.steps.get(event.step)
         if step is None:
             return f"there is no step {event.step}"
+        if wrong := lifecycle.move(lifecycle.STEP, step, event, f"step {step.id}"):
+            return wrong
         step.ended = record.seq
-        return lifecycle.move(lifecycle.STEP, step, event, f"step {step.id}")
+        return ""
     if isinstance(event, e.ActionBegan | e.ActionNoted):
         run.steps[event.step].body = record.id
         return ""

@@ -231,15 +231,6 @@ class History(WhatStands):
         first = min((*here, *islice(earlier, 1)), default=0)
         return self.actions[ids.make(ids.ACTION, first)] if first else None
 
-    def checkpoint_before(self, seq: int) -> str:
-        """Return the last checkpoint before a record, or nothing."""
-        found = next(self.postings.newest(every(Topic.CHECKPOINTS), seq), 0)
-        return ids.make(ids.CHECKPOINT, found) if found else ""
-
-    def look_before(self, seq: int) -> int:
-        """Return the last record before another in which somebody looked at the files, or 0."""
-        return next(self.postings.newest(every(Topic.LOOKS), seq), 0)
-
     def count_flagged(self, flag: Flag) -> int:
         """Return how many actions have this flag now."""
         self._set_flags()

@@ -18,7 +18,7 @@ from takeback.core.entities import RecordedAction, RecordedRun, RecordedStep
 from takeback.core.event_base import Mark
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.core.postings import Flag
+from takeback.core.postings import Flag, Topic, every
 from takeback.core.seats import TREE
 from takeback.errors import UsageError
 
@@ -65,16 +65,18 @@ class Moment(msgspec.Struct, frozen=True):
     """A point of the history, found."""
 
     name: str
-    """As a person would name it: `c3`, `before a4`, `2026-01-31 14:02:00`."""
+    """As a person named it: `c3`, `before a4`, `2h ago`."""
     position: int
     """The last record that is not after it."""
     look: int
     """The last record whose look at the workspace shows it: the beginning of an action shows what was before it."""
+    exact: str = ""
+    """Its name for later, where `name` would mean another moment tomorrow."""
 
     @property
     def typed(self) -> str:
         """The name as one word of a command line. Nothing that is not an id begins like one."""
-        return self.name if ids.is_id(self.name) else f'"{self.name}"'
+        return self.name if ids.is_id(self.name) else f'"{self.exact or self.name}"'
 
 
 # What a person typed
@@ -90,12 +92,12 @@ def parse(text: str, now_us: int, zone: tzinfo) -> Spoken:
         return AtId(plain)
     if len(words) == 2 and words[0] in (BEFORE, AFTER):
         if not ids.is_id(words[1]):
-            raise UsageError(f"{words[1]!r} is not an id, so {plain!r} is not a moment", hint=WAYS)
+            raise _refusal(f"{words[1]!r} is not an id, so {plain!r} is not a moment", WAYS)
         return AtId(words[1], words[0])
     found = AtTime(time_of(plain, now_us, zone), plain)
     if found.at_us > now_us:
         hint = f'do you mean "yesterday {plain}"?' if _CLOCK.fullmatch(plain) else WAYS
-        raise UsageError(f"{plain} is still to come", hint=hint)
+        raise _refusal(f"{plain} is still to come", hint)
     return found
 
 
@@ -117,19 +119,20 @@ def time_of(text: str, now_us: int, zone: tzinfo) -> int:
         lengths = [int(number) * _SECONDS[unit[0]] for number, unit in _LENGTH.findall(plain)]
         return now_us - sum(lengths) * 1_000_000
     today = datetime.fromtimestamp(now_us / 1e6, zone).replace(tzinfo=None)
-    day, _, clock = plain.partition(" ") if plain.split(" ")[0] in _DAYS else ("today", "", plain)
-    if found := _CLOCK.fullmatch(clock or "0:00"):
+    day, _, clock = plain.partition(" ")
+    day, clock = (day, clock or "0:00") if day in _DAYS else ("today", plain)
+    if found := _CLOCK.fullmatch(clock):
         hour, minute, second = (int(part or 0) for part in found.groups())
         if hour > 23 or minute > 59 or second > 59:
-            raise UsageError(f"{clock} is not a time of day", hint=WAYS)
+            raise _refusal(f"{clock} is not a time of day", WAYS)
         wanted = today - timedelta(days=_DAYS[day])
         wall = wanted.replace(hour=hour, minute=minute, second=second, microsecond=0)
         return _instant(wall, zone, text)
     try:
         written = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise NotAMoment(f"{text!r} is not a moment", hint=WAYS) from None
-    return _us(written) if written.tzinfo else _instant(written, zone, text)
+        return _us(written) if written.tzinfo else _instant(written, zone, text)
+    except (ValueError, OverflowError):
+        raise NotAMoment(f"{text!r} is not a moment; nothing was changed", hint=WAYS) from None
 
 
 def _instant(wall: datetime, zone: tzinfo, text: str) -> int:
@@ -138,9 +141,9 @@ def _instant(wall: datetime, zone: tzinfo, text: str) -> int:
     if first.utcoffset() == second.utcoffset():
         return _us(first)
     if first.astimezone(UTC) > second.astimezone(UTC):
-        raise UsageError(f"there was no {text}: the clocks were set forward then", hint=WAYS)
+        raise _refusal(f"there was no {text}: the clocks were set forward then", WAYS)
     twice = " and ".join(one.astimezone(UTC).isoformat(timespec="seconds") for one in (first, second))
-    raise UsageError(f"{text} came twice, because the clocks were set back", hint=f"say which: {twice}")
+    raise _refusal(f"{text} came twice, because the clocks were set back", f"say which: {twice}")
 
 
 def _us(at: datetime) -> int:
@@ -149,7 +152,7 @@ def _us(at: datetime) -> int:
 
 def said(at_us: int, zone: tzinfo) -> str:
     """Return a time as a person reads it, and as it may be typed again."""
-    return datetime.fromtimestamp(at_us / 1e6, zone).replace(tzinfo=None).isoformat(" ", "seconds")
+    return datetime.fromtimestamp(at_us / 1e6, zone).replace(tzinfo=None).isoformat(" ")
 
 
 # Where it is in the journal
@@ -165,13 +168,11 @@ def moment_of(history: History, spoken: AtId) -> Moment:
     known: RecordedAction | RecordedRun | RecordedStep | None = history.actions.get(spoken.id)
     known = known or history.runs.get(spoken.id) or _step(history, spoken.id)
     if known is None:
-        raise UsageError(
-            f"there is no {ids.KINDS[kind]} {spoken.id}", hint="`takeback log` lists what there is"
-        )
+        raise _refusal(f"there is no {ids.KINDS[kind]} {spoken.id}", "`takeback log` lists what there is")
     if not spoken.side:
-        raise UsageError(
+        raise _refusal(
             f"{spoken.id} is {_a(ids.KINDS[kind])}, which has a beginning and an end",
-            hint=f'say "before {spoken.id}" or "after {spoken.id}"',
+            f'say "before {spoken.id}" or "after {spoken.id}"',
         )
     if spoken.side == AFTER:
         at = _end(history, known)
@@ -196,14 +197,14 @@ def position_at(history: History, spoken: AtTime, when: Callable[[int], int]) ->
             found.append(start - 1 + bisect_right(range(start, end + 1), spoken.at_us, key=when))
     if not found:
         first = datetime.fromtimestamp(when(1) // 1_000_000, UTC)
-        raise UsageError(
+        raise _refusal(
             f"nothing had been recorded yet at {spoken.text}",
-            hint=f"the first record is of {first:%Y-%m-%dT%H:%M:%SZ}",
+            f"the first record is of {first:%Y-%m-%dT%H:%M:%SZ}",
         )
     if len(found) > 1:
-        raise UsageError(
+        raise _refusal(
             f"{spoken.text} came {len(found)} times, because the clock of the machine was set back",
-            hint='name an action instead: "before a4"; `takeback log` lists them',
+            'name an action instead: "before a4"; `takeback log` lists them',
         )
     return found[0]
 
@@ -211,15 +212,21 @@ def position_at(history: History, spoken: AtTime, when: Callable[[int], int]) ->
 def last_clean(history: History) -> Moment:
     """Return the last checkpoint before the first change of an action that still stands."""
     first = history.first_flagged(Flag.UNDOABLE)
-    found = history.checkpoint_before(first.seq if first else history.seq + 1)
+    before = first.seq if first else history.seq + 1
+    found = next(history.postings.newest(every(Topic.CHECKPOINTS), before), 0)
     if not found:
-        raise UsageError(
+        raise _refusal(
             f"there is no checkpoint before {first.id}, the first action whose changes still stand"
             if first
             else "there is no checkpoint yet",
-            hint=f'"before {first.id}" is a moment too' if first else "`takeback save` takes one",
+            f'"before {first.id}" is a moment too' if first else "`takeback save` takes one",
         )
-    return moment_of(history, AtId(found))
+    return moment_of(history, AtId(ids.make(ids.CHECKPOINT, found)))
+
+
+def look_before(history: History, seq: int) -> int:
+    """Return the last record before another in which somebody looked at the files, or 0."""
+    return next(history.postings.newest(every(Topic.LOOKS), seq), 0)
 
 
 def _step(history: History, id: str) -> RecordedStep | None:
@@ -230,9 +237,9 @@ def _step(history: History, id: str) -> RecordedStep | None:
 def _end(history: History, known: RecordedAction | RecordedRun | RecordedStep) -> int:
     """Return the record with which something ended."""
     if known.life in (Life.OPEN, Life.BACKGROUND):
-        raise UsageError(
+        raise _refusal(
             f"{known.id} has not ended yet, so there is no moment after it",
-            hint=f'"before {known.id}" is one',
+            f'"before {known.id}" is one',
         )
     if isinstance(known, RecordedAction):
         _refuse_unseen(history, known)
@@ -254,9 +261,9 @@ def _refuse_unseen(history: History, action: RecordedAction) -> None:
     is_part = bool(action.as_tool.parent) or (run is not None and not run.began.detached)
     if action.is_tool and is_part and not is_looked(action.began.marks):
         around = action.as_tool.step or action.as_tool.parent or action.stream
-        raise UsageError(
+        raise _refusal(
             f"nobody looked at the files around {action.id}, so it is unknown what they were like then",
-            hint=f'name what it is a part of: "before {around}". tb.run(checkpoint="action") looks around each call',
+            f'name what it is a part of: "before {around}". tb.run(checkpoint="action") looks around each call',
         )
 
 
@@ -267,3 +274,7 @@ def is_looked(marks: Iterable[Mark]) -> bool:
 
 def _a(word: str) -> str:
     return f"an {word}" if word[0] in "aeio" else f"a {word}"
+
+
+def _refusal(message: str, hint: str) -> UsageError:
+    return UsageError(f"{message}; nothing was changed", hint=hint)

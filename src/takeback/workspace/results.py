@@ -2,7 +2,6 @@
 
 from takeback.engine.outbox.service import ServiceListener
 from takeback.engine.outbox.worker import Tally
-from takeback.engine.past.file_life import BlamedLine, FileVersion
 from takeback.engine.rollback.report import DOING, TITLES, WOULD_TITLES, RollbackReport, hint_of
 from takeback.engine.runs.actions import ASKED, Action, Ask, Denied
 from takeback.engine.runs.session import Session
@@ -16,11 +15,9 @@ __all__ = [
     "WOULD_TITLES",
     "Action",
     "Ask",
-    "BlamedLine",
     "CommandPlan",
     "CommandResult",
     "Denied",
-    "FileVersion",
     "RollbackReport",
     "ServiceListener",
     "Session",

@@ -24,13 +24,7 @@ from takeback.engine.describe.diff import Diff
 from takeback.engine.describe.replay import ReplayMoment, RunSnapshot
 from takeback.engine.rollback.paths import path_filter
 from takeback.engine.runs.checks import choice_of
-from takeback.errors import (
-    ContentGone,
-    CorruptionError,
-    RunBusy,
-    SeatLost,
-    UsageError,
-)
+from takeback.errors import ContentGone, CorruptionError, RunBusy, SeatLost, UsageError
 from takeback.ports.journal import Finding, Journal
 from takeback.ports.outbox import Outbox
 from takeback.ports.progress import Progress, silent
@@ -55,7 +49,8 @@ if TYPE_CHECKING:
     from takeback.storage.content.memory import MemoryBlobs
     from takeback.workspace.forgetting import Forgotten
     from takeback.workspace.parts import WorkspaceParts
-    from takeback.workspace.past import Past
+    from takeback.workspace.past.past import Past
+    from takeback.workspace.staging import Stages
     from takeback.workspace.upkeep import Upkeep
 
 
@@ -186,9 +181,9 @@ class Workspace:
     @cached_property
     def past(self) -> Past:
         """Moments, the workspace as it was at one, and the life of each file."""
-        from takeback.workspace.past import Past
+        from takeback.workspace.past.past import Past
 
-        return Past(self.parts)
+        return Past(self)
 
     def tell(self, change: Change) -> str:
         """Return a change as a person would describe it, if the name of its target does not say enough."""
@@ -285,6 +280,13 @@ class Workspace:
             ready=self._ready,
             undo=self.try_undo,
         )
+
+    @cached_property
+    def stages(self) -> Stages:
+        """The views of this workspace: made, worked in, accepted or dropped."""
+        from takeback.workspace.staging import Stages  # few commands need it
+
+        return Stages(self)
 
     def _ready(self) -> None:
         self.recover()
@@ -524,7 +526,7 @@ class Workspace:
     def parent_action(self) -> str:
         """Return the action of this workspace that the environment names, or ""."""
         name, _, id = environment.parent_action().rpartition(":")
-        return id if name == self.state.name else ""
+        return id if name == self.known.called else ""
 
     # Taking back
 

@@ -11,7 +11,7 @@ from takeback.core.blame import Whose
 from takeback.core.codec import one_line
 from takeback.core.history import History
 from takeback.workspace.describe import Diff, actor_of, actor_short, kind, verb
-from takeback.workspace.results import BlamedLine, FileVersion
+from takeback.workspace.past.past import BlamedLine, FileVersion
 
 WHAT_MAX, PROMPT_MAX = 44, 36
 _NOBODY = {

@@ -81,7 +81,7 @@ def actor_of(action: RecordedAction) -> str:
     """Return the actor; changes outside any action have one of their own."""
     if action.kind == "outside":
         return OUTSIDE
-    asked = action.is_rollback or (action.is_own and not action.as_tool.parent)
+    asked = not action.as_tool.name or (action.is_own and not action.as_tool.parent)
     return action.actor or ("you" if asked else "agent")
 
 
@@ -96,7 +96,7 @@ def actor_short(action: RecordedAction) -> str:
 def name_of(history: History, action: RecordedAction) -> str:
     """Return an action as `Bash(make test)`, `book("room 4")` or `undo a7`."""
     began = action.began
-    if isinstance(began, RollbackBegan):
+    if isinstance(began, RollbackBegan) and not began.stage:
         return f"{began.kind.value} {named(history, began.of)}"
     if isinstance(began, ActionBegan) and began.key:
         subject = one_line(_subject(history, action, began), 50)

@@ -58,13 +58,14 @@ class FileLives:
         history = self._ledger.refresh()
         timelines = [history.latest_entries(target) for target in targets]
         for entry in merge(*timelines, key=lambda entry: entry.seq, reverse=True):
-            yield self._version(entry)
+            if entry.change.before != entry.change.after:  # a time alone makes no version
+                yield self._version(entry)
 
     def _version(self, entry: Entry) -> FileVersion:
         action = self._ledger.history.actions[entry.action]
-        return FileVersion(entry, action, self._prompt(action.as_tool.step))
+        return FileVersion(entry, action, self.prompt(action.as_tool.step))
 
-    def _prompt(self, step: str) -> str:
+    def prompt(self, step: str) -> str:
         """Return the name of a step, from the one record that began it."""
         if step not in self._prompts:
             record = self._ledger.journal.get(ids.seq_of(step)) if ids.is_id(step) else None

@@ -32,7 +32,8 @@ class Moments:
 
     def split(self, text: str) -> tuple[str, str]:
         """Split `MOMENT:FILE`. Without a file, the whole is a moment or an id; a time may have colons of its own."""
-        if ids.is_id(text) or self.is_spoken(text):
+        has_end = text.partition(" ")[0] in (moments.BEFORE, moments.AFTER) and ":" in text
+        if ids.is_id(text) or (self.is_spoken(text) and not has_end):
             return text, ""
         at = len(text)
         while (at := text.rfind(":", 0, at)) > 0:
@@ -53,7 +54,7 @@ class Moments:
             return moments.moment_of(history, spoken)
         if isinstance(spoken, AtTime):
             at = moments.position_at(history, spoken, self._when)
-            return Moment(moments.said(spoken.at_us, self._zone()), at, at)
+            return Moment(spoken.text, at, at, moments.said(spoken.at_us, self._zone()))
         return moments.last_clean(history)
 
     def marks(self, moment: Moment) -> tuple[Mark, ...]:
@@ -62,7 +63,7 @@ class Moments:
 
     def look(self, moment: Moment) -> tuple[tuple[Mark, ...], int]:
         """Return what was seen at a moment, and when."""
-        seq = self._ledger.refresh().look_before(moment.look + 1)
+        seq = moments.look_before(self._ledger.refresh(), moment.look + 1)
         if not seq:
             raise UsageError(
                 f"nobody had looked at the files yet at the moment {moment.name}",

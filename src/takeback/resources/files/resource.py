@@ -38,7 +38,6 @@ from takeback.resources.files.look.closed_folders import Doors
 from takeback.resources.files.look.exclude import WORKFLOW_RULE
 from takeback.resources.files.look.observer import TreeObserver
 from takeback.resources.files.look.proof import unlike
-from takeback.resources.files.put_back.elsewhere import fill
 from takeback.resources.files.put_back.foresight import foresee, merge_files
 from takeback.resources.files.put_back.rescue import Rescued, calm, rescue
 from takeback.resources.files.put_back.restore import File, FileRestorer, PathRestore, Standing
@@ -79,8 +78,9 @@ class Files:
         progress: Progress,
         reserve: Reserve | None = None,
         why_gone: WhyGone = pruned,
+        upper: Path | None = None,
     ) -> None:
-        """`reserve` is the space to give up when the disk is full."""
+        """`reserve` is the space to give up when the disk is full; `upper` has all changes of a view."""
         self._reserve = reserve
         self._why_gone = why_gone
         self._frugal: Frugal | None = None
@@ -107,6 +107,7 @@ class Files:
             rules="\n".join([WORKFLOW_RULE, *stated]),
             claims=claims,
             watching=watching,
+            upper=upper,
         )
 
     # The present
@@ -216,10 +217,6 @@ class Files:
     def at(self, mark: Mark, target: Target) -> Version:
         """Return what a path was at a mark. Only the folders above it are read."""
         return version_of(deltas.lookup(tree_of(mark.state), path_of_target(target), self._get))
-
-    def fill(self, root: Path, changes: Iterable[Change]) -> None:
-        """Make these changes below another root, which shows the present: a view. Nothing is recorded."""
-        fill(RootFolder(root), changes, self._contents, self._progress)
 
     def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
         start, end = tree_of(since.state), tree_of(until.state)

@@ -15,10 +15,11 @@ from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.codec import path_of, text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
+from takeback.errors import ConflictError
 from takeback.ports.content import BlobStore, Contents, StoredContent, WhyGone, pruned
 from takeback.ports.journal import Finding
 from takeback.ports.resource import Swap, Swapped, Traits
-from takeback.resources.sqlite import attributes, cache, damaged, elsewhere, listing, reading, writing
+from takeback.resources.sqlite import attributes, cache, damaged, listing, reading, writing
 from takeback.resources.sqlite.cache import DatabaseCache, DatabaseRow, DatabaseStat
 from takeback.resources.sqlite.discovery import KnownDatabases
 from takeback.resources.sqlite.framework_stores import Tables, content_of, is_left_out, left_out, said_of
@@ -26,6 +27,7 @@ from takeback.resources.sqlite.image import (
     SUFFIXES,
     Image,
     digest_in,
+    dress,
     is_raw,
     kept_of,
     opaque,
@@ -319,14 +321,19 @@ class Sqlite:
         return ABSENT if is_left_out(found) else found
 
     def whole(self, version: Version) -> bytes:
-        """Return a version of a database as a file: what SQLite would read if it had just been closed."""
+        """Return a version of a database as a file, as SQLite leaves it when the last program closes it."""
+        kept = kept_of(version)
+        if kept is None:
+            raise ConflictError("this version of the database could not be captured")
         with self._scratch.file() as to:
-            elsewhere.write(to, version, self._contents)
+            fd = os.open(to, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                self._contents.write(bytes.fromhex(kept.content), kept.size, fd, sparse=False)
+                if not kept.raw:
+                    dress(fd, wal=kept.wal, left_out=bytes.fromhex(kept.header))
+            finally:
+                os.close(fd)
             return Path(os.fsdecode(to)).read_bytes()
-
-    def fill(self, root: Path, changes: Iterable[Change]) -> None:
-        """Make these changes below another root, which shows the present: a view. Nothing is recorded."""
-        elsewhere.fill(root, changes, self._contents)
 
     # Taking back
 

@@ -60,7 +60,28 @@ class Staging:
 
     def make(self, name: bytes, entry: FileEntry, contents: Contents, *, durable: bool) -> None:
         """Create a complete new thing under this name; only its place is missing."""
-        create(self.fd, name, entry, contents, durable=durable)
+        if entry.kind == LINK:
+            os.symlink(entry.content, name, dir_fd=self.fd)
+            dress(self.fd, name, entry)
+        elif entry.kind == FIFO:
+            os.mkfifo(name, 0o600, dir_fd=self.fd)
+            dress(self.fd, name, entry)
+        else:
+            assert entry.kind == FILE
+            self._write(name, entry, contents, durable=durable)
+
+    def _write(self, name: bytes, entry: FileEntry, contents: Contents, *, durable: bool) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(name, flags, 0o600, dir_fd=self.fd)
+        try:
+            contents.write(entry.content, entry.size, fd, sparse=entry.sparse)
+            _own(fd, None, os.fstat(fd), entry)
+            _dress_open(fd, entry)
+            os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
+            if durable:
+                system_durable.fsync(fd)
+        finally:
+            os.close(fd)
 
     def ready(self) -> None:
         """Allow the swaps to begin. The file system keeps the order of names, so this needs no sync."""
@@ -173,33 +194,6 @@ def is_anothers(folder: bytes, rollback: str) -> bool:
     finally:
         place.close()
     return found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode)
-
-
-def create(folder_fd: int, name: bytes, entry: FileEntry, contents: Contents, *, durable: bool) -> None:
-    """Create a complete file, link or fifo under a name that is free."""
-    if entry.kind == LINK:
-        os.symlink(entry.content, name, dir_fd=folder_fd)
-        dress(folder_fd, name, entry)
-    elif entry.kind == FIFO:
-        os.mkfifo(name, 0o600, dir_fd=folder_fd)
-        dress(folder_fd, name, entry)
-    else:
-        assert entry.kind == FILE
-        _write(folder_fd, name, entry, contents, durable=durable)
-
-
-def _write(folder_fd: int, name: bytes, entry: FileEntry, contents: Contents, *, durable: bool) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(name, flags, 0o600, dir_fd=folder_fd)
-    try:
-        contents.write(entry.content, entry.size, fd, sparse=entry.sparse)
-        _own(fd, None, os.fstat(fd), entry)
-        _dress_open(fd, entry)
-        os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
-        if durable:
-            system_durable.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def dress(folder_fd: int, name: bytes, entry: FileEntry) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from takeback.core.change import ABSENT, OUTSIDE, Change, Target, Version
 from takeback.core.codec import path_of, text_of
-from takeback.core.entities import Checkpoint
+from takeback.core.entities import Checkpoint, RecordedAction
 from takeback.core.events import Mark
 from takeback.core.moments import Moment
 from takeback.engine.describe.diff import Diff
@@ -23,7 +23,12 @@ from takeback.engine.rollback.restore import refuse_pruned
 from takeback.errors import ConflictError, UsageError
 from takeback.system.beneath import FILE_FLAGS, RootFolder
 from takeback.workspace.comparison import Comparison
-from takeback.workspace.parts import WorkspaceParts
+
+if TYPE_CHECKING:
+    from takeback.workspace.past.bisect import Bisection, BisectListener
+    from takeback.workspace.workspace import Workspace
+
+__all__ = ["BlamedLine", "FileVersion", "Past", "PastFile", "SeenMoment"]
 
 FILES, SQLITE = "files", "sqlite"
 BLAMED_BYTES_MAX = 16 << 20
@@ -49,8 +54,9 @@ class PastFile(msgspec.Struct, frozen=True):
 class Past:
     """Questions about the past of one workspace. Nothing here changes or records anything."""
 
-    def __init__(self, parts: WorkspaceParts) -> None:
-        self._parts = parts
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._parts = workspace.parts
 
     # Moments
 
@@ -75,13 +81,13 @@ class Past:
     # The workspace as it was
 
     def changes_to(self, moment: Moment, paths: Iterable[str] = ()) -> tuple[Change, ...]:
-        """Return the changes of files and SQLite databases that lead from the present to a moment.
+        """Return the changes of files, databases and git that lead from the present to a moment.
 
-        It costs a look at the present and what differs.
+        It costs a look at the present, and what differs. Paths outside the workspace are not among them.
         """
         tracker = self._parts.tracker
         wanted = path_filter(self._parts.root, self._parts.history, paths)
-        then = [mark for mark in self.seen(moment).marks if mark.resource in (FILES, SQLITE)]
+        then = [mark for mark in self.seen(moment).marks if mark.resource != OUTSIDE]
         with self._parts.lock.held():
             now = {mark.resource: mark for mark in tracker.marks()}
             return tuple(
@@ -91,11 +97,22 @@ class Past:
                 if wanted(change.target)
             )
 
-    def fill(self, root: Path, changes: Iterable[Change]) -> None:
-        """Make changes that `changes_to` returned below another root: that of a view of the present."""
-        every = list(changes)
-        self._parts.files.fill(root, [c for c in every if c.target.resource == FILES])
-        self._parts.sqlite.fill(root, [c for c in every if c.target.resource == SQLITE])
+    def bisection(
+        self,
+        command: Sequence[str],
+        *,
+        good: str = "",
+        bad: str = "",
+        network: str = "full",
+        listener: BisectListener | None = None,
+    ) -> Bisection:
+        """Return a search for the call after which a command fails; `run` it.
+
+        The command passes at `good`, by default `last-clean`, and fails at `bad`, by default now.
+        """
+        from takeback.workspace.past.bisect import Bisection
+
+        return Bisection(self._workspace, command, good=good, bad=bad, network=network, listener=listener)
 
     # One file
 
@@ -158,6 +175,10 @@ class Past:
         wanted = AtPaths(relative(self._parts.root, path) for path in paths)
         return list(islice(self._lives.versions(wanted.targets(history)), most or None))
 
+    def prompt(self, action: RecordedAction) -> str:
+        """Return the prompt, or the name of the step, in which an action was made."""
+        return self._lives.prompt(action.as_tool.step)
+
     def compared(self, changes: Iterable[Change]) -> Diff:
         """Return changes with their lines."""
         resources = self._parts.tracker.resources
@@ -184,12 +205,13 @@ class Past:
             ) from error
         finally:
             place.close()
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > BLAMED_BYTES_MAX:
+            os.close(fd)
+            is_file = stat.S_ISREG(found.st_mode)
+            why = f"has {found.st_size:,} bytes, which is too much for blame" if is_file else "is not a file"
+            raise UsageError(f"{path} {why}", hint="blame is about the lines of a file")
         with os.fdopen(fd, "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise UsageError(f"{path} is not a file", hint="blame is about the lines of a file")
-            if found.st_size > BLAMED_BYTES_MAX:
-                raise UsageError(f"{path} has {found.st_size:,} bytes, which is too much for blame")
             text = file.read()
         if b"\0" in text:
             raise UsageError(f"{path} is not a text", hint=f"`takeback log --path {path}` lists its versions")
