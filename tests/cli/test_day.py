@@ -237,6 +237,8 @@ def test_your_edit_before_the_first_call_does_not_part_a_session(day: Scene) -> 
     *_, edit, session, _prompt, call = lines(day)
     assert edit.endswith("README.md") and "session" in session and "continued" not in session
     assert "one.txt" in call
+    entries = json.loads(day.takeback("log", "--json"))["entries"]
+    assert next(entry for entry in entries if entry["kind"] == "outside")["beside_session"]
 
 
 def test_a_day_that_is_over_has_its_date(day: Scene) -> None:
