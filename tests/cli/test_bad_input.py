@@ -71,10 +71,10 @@ def test_ids_and_to_exclude_each_other(used: Call) -> None:
     refused(used("undo", "a4", "--to", "c2"), "exclude each other")
 
 
-def test_restore_and_to_want_a_checkpoint(used: Call) -> None:
+def test_restore_and_to_want_a_moment(used: Call) -> None:
     action = used("log", "--json").json["entries"][0]["id"]
-    refused(used("restore", action), f"no checkpoint {action}")
-    refused(used("undo", "--to", action), f"no checkpoint {action}")
+    refused(used("restore", action), f"{action} is an action", f'"before {action}"')
+    refused(used("undo", "--to", action), f"{action} is an action", f'"after {action}"')
     refused(used("undo", "--to", "c999"), "no checkpoint c999")
 
 

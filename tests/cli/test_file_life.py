@@ -68,6 +68,8 @@ def test_its_versions_with_who_and_when(shop: Inside) -> None:
     short = shop.do("log", "--path", "app.py", "-n", "1").stdout
     assert "there are earlier versions" in short and "tidy" in short and "raise the limit" not in short
     assert versions(shop, "app.py", "-n", "2") == found[:2]
+    data = shop.do("log", "--json", "--path", "app.py").json
+    assert (data["total"], data["more"]) == (4, False)
 
 
 def test_of_a_folder_and_of_what_was_never_changed(shop: Inside) -> None:

@@ -53,6 +53,8 @@ WORDS = {
     "stats": (),
     "show": ("a4",),
     "diff": ("c2",),
+    "blame": ("plan.md",),
+    "bisect": ("--good", "c2", "--", "grep", "-q", "old", "plan.md"),
     "verify": ("--deep",),
     "gc": (),
     "du": (),
@@ -73,6 +75,8 @@ KEYS = {
     "stats": {"since", "agents"},
     "show": {"id", "kind", "name", "actor", "at", "changed", "exit_code", "taken_back"},
     "diff": {"changes"},
+    "blame": {"path", "lines"},
+    "bisect": {"first_bad", "runs", "calls", "good", "bad", "suspects", "trials"},
     "verify": {"clean", "findings", "events", "drift", "compactions", "covered"},
     "gc": {"marks_kept", "marks_pruned", "bytes_before", "bytes_after", "compacted"},
     "du": {"content_bytes", "journal_bytes", "compactable_bytes", "index_bytes", "quota_bytes"},
@@ -91,7 +95,19 @@ def test_every_command_is_here() -> None:
     # daemon: tests/agents/test_install.py, test_doctor.py, tests/daemon/test_control.py. And
     # tests/leases, tests/export; `store`: tests/cli/test_store.py; `settle`: tests/agents/test_unsettled.py;
     # `forget`: tests/cli/test_forget.py.
-    elsewhere = {"run", "plan", "workflow", "monitor", "approve", "deny", "guard", "outbox", "dead"}
+    elsewhere = {
+        "run",
+        "try",
+        "stage",
+        "plan",
+        "workflow",
+        "monitor",
+        "approve",
+        "deny",
+        "guard",
+        "outbox",
+        "dead",
+    }
     elsewhere |= {"install", "uninstall", "doctor", "daemon", "locks", "export", "store", "settle", "forget"}
     assert WORDS.keys() == KEYS.keys()
     assert {name.split()[0] for name in WORDS} == COMMANDS.keys() - elsewhere

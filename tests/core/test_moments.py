@@ -70,7 +70,7 @@ def test_ids_and_words() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "soon", "c0", "ago", "h ago", "14", "src/app.py", "last clean", "2026-13-01"]
+    "text", ["", "soon", "c0", "c3 ", "ago", "h ago", "14", "src/app.py", "last clean", "2026-13-01"]
 )
 def test_what_is_not_a_moment_is_told_what_one_may_be(text: str) -> None:
     with pytest.raises(UsageError) as error:

@@ -19,8 +19,8 @@ from tests.house.repository import document
 # If a coding agent runs one of these, the call is an action of that agent, like any other command.
 # fmt: off
 RECORDED = {
-    "init", "run", "replay", "resume", "approve", "deny", "handover", "settle",
-    "bisect", "outbox", "dead", "locks", "install", "uninstall", "doctor", "plan", "export",
+    "init", "run", "try", "stage", "bisect", "replay", "resume", "approve", "deny", "handover", "settle",
+    "outbox", "dead", "locks", "install", "uninstall", "doctor", "plan", "export",
     "gc", "forget", "store", "guard", "workflow", "monitor", "daemon", "completion",
 }
 # fmt: on

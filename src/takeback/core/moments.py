@@ -88,8 +88,8 @@ def parse(text: str, now_us: int, zone: tzinfo) -> Spoken:
     plain = " ".join(words)
     if plain == LAST_CLEAN:
         return LastClean()
-    if ids.is_id(plain):
-        return AtId(plain)
+    if ids.is_id(text):
+        return AtId(text)
     if len(words) == 2 and words[0] in (BEFORE, AFTER):
         if not ids.is_id(words[1]):
             raise _refusal(f"{words[1]!r} is not an id, so {plain!r} is not a moment", WAYS)

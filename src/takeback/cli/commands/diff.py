@@ -30,7 +30,7 @@ def command(session: CommandContext, words: tuple[str, ...], stat: bool) -> None
     takeback diff c3       from the checkpoint c3 up to now
     takeback diff c3 c9    from one checkpoint to another
     takeback diff a4 a7    from before the action a4 to before the action a7
-    takeback diff "2h ago" "after a7" -- src    from one moment to another, below src
+    takeback diff "2h ago" "after a7" -- src    between two moments, below src
 
     A moment is a checkpoint, "before a4" or "after s7" of an action, a step or a run, a time (14:02, "2h ago",
     "yesterday 18:00", 2026-01-31T14:02), or last-clean. Paths at the end limit the output to these files and folders.

@@ -8,7 +8,7 @@ import click
 
 from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.intent import show_intent
-from takeback.cli.moment import show_file, show_moment
+from takeback.cli.life import show_file, show_moment
 from takeback.cli.options import ids_of
 from takeback.cli.render.history import (
     action_data,
