@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,21 @@ def empty(tmp_path: Path) -> Iterator[Scene]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    made = scenes.begin(tmp_path_factory.mktemp("lived") / "day")
+    with made.going_on():
+        scenes.morning(made)
+    return made
+
+
+@pytest.fixture
+def seen(lived: Scene) -> Iterator[Scene]:
+    """A day that is only looked at, so that several tests may share it."""
+    with lived.going_on():
+        yield lived
+
+
 @pytest.fixture
 def day(empty: Scene) -> Scene:
     scenes.morning(empty)
@@ -46,8 +62,8 @@ def line(scene: Scene, text: str, *words: str) -> str:
     return found
 
 
-def test_a_day_is_a_tree_newest_at_the_bottom(day: Scene) -> None:
-    shown = lines(day)
+def test_a_day_is_a_tree_newest_at_the_bottom(seen: Scene) -> None:
+    shown = lines(seen)
     order = [
         "checkpoint",
         "claude-code",
@@ -72,16 +88,16 @@ def test_a_day_is_a_tree_newest_at_the_bottom(day: Scene) -> None:
     assert depth["claude-code"] < depth['prompt "now clean up and commit"'] < depth["Bash git commit"]
 
 
-def test_each_entry_says_what_it_changed_by_name_and_what_became_of_it(day: Scene) -> None:
-    assert line(day, "Edit limits.py").split()[-1] == "changed"
-    assert "failed" in line(day, "run-tests.sh") and line(day, "run-tests.sh").endswith("report.txt")
-    assert line(day, "mkdir -p build").endswith("build: 9 files")
-    assert line(day, "rm -f").endswith(".env, report.txt")
-    assert "main → " in line(day, "git commit")
-    assert "asked, allowed by you, cannot be taken back" in line(day, "git push")
-    assert line(day, "outside any action").split()[1] == "you"
-    assert line(day, "outside any action").endswith("README.md")
-    assert "9 calls" in line(day, "session", "-n", "15", "--agent", "claude-code")
+def test_each_entry_says_what_it_changed_by_name_and_what_became_of_it(seen: Scene) -> None:
+    assert line(seen, "Edit limits.py").split()[-1] == "changed"
+    assert "failed" in line(seen, "run-tests.sh") and line(seen, "run-tests.sh").endswith("report.txt")
+    assert line(seen, "mkdir -p build").endswith("build: 9 files")
+    assert line(seen, "rm -f").endswith(".env, report.txt")
+    assert "main → " in line(seen, "git commit")
+    assert "asked, allowed by you, cannot be taken back" in line(seen, "git push")
+    assert line(seen, "outside any action").split()[1] == "you"
+    assert line(seen, "outside any action").endswith("README.md")
+    assert "9 calls" in line(seen, "session", "-n", "15", "--agent", "claude-code")
 
 
 def test_what_is_taken_back_is_said_with_the_call_its_prompt_and_its_session(day: Scene) -> None:
@@ -94,10 +110,9 @@ def test_what_is_taken_back_is_said_with_the_call_its_prompt_and_its_session(day
     assert "partly" not in line(day, "codex") and "taken back" in line(day, "codex")
 
 
-@pytest.mark.parametrize("columns", WIDTHS)
-def test_no_line_is_wider_than_the_screen_and_no_state_is_lost(columns: int, day: Scene) -> None:
+def test_no_line_is_wider_than_the_screen_and_no_state_is_lost(day: Scene) -> None:
     day.takeback("undo")
-    for words in ((), ("--flat",)):
+    for columns, words in product(WIDTHS, ((), ("--flat",))):
         shown = lines(day, *words, columns=columns)
         assert max(map(len, shown)) <= columns, shown
         said = " ".join("\n".join(shown).split())
@@ -114,26 +129,26 @@ def test_wide_letters_take_two_columns(empty: Scene) -> None:
         assert cells(shown) <= 60, shown
 
 
-def test_filters(day: Scene) -> None:
-    assert not [line for line in lines(day, "--agent", "codex") if "claude-code" in line]
-    assert any("apply_patch" in line for line in lines(day, "--agent", "codex"))
-    changed = "\n".join(lines(day, "--changed"))
+def test_filters(seen: Scene) -> None:
+    assert not [line for line in lines(seen, "--agent", "codex") if "claude-code" in line]
+    assert any("apply_patch" in line for line in lines(seen, "--agent", "codex"))
+    changed = "\n".join(lines(seen, "--changed"))
     assert "changed nothing" not in changed and "checkpoint" not in changed and "Edit limits.py" in changed
-    assert [line.split()[-2:] for line in lines(day, "--grep", "GREP -RN") if "Bash" in line] == [
+    assert [line.split()[-2:] for line in lines(seen, "--grep", "GREP -RN") if "Bash" in line] == [
         ["login", "."]
     ]
-    late = "\n".join(lines(day, "--since", "10 min"))
+    late = "\n".join(lines(seen, "--since", "10 min"))
     assert "codex" in late and "claude-code" not in late
-    early = "\n".join(lines(day, "--until", "10 min"))
+    early = "\n".join(lines(seen, "--until", "10 min"))
     assert "claude-code" in early and "codex" not in early and "before lunch" not in early
-    run = line(day, "codex").split()[2]
-    assert "claude-code" not in "\n".join(lines(day, "--run", run)) and "codex" in "\n".join(
-        lines(day, "--run", run)
+    run = line(seen, "codex").split()[2]
+    assert "claude-code" not in "\n".join(lines(seen, "--run", run)) and "codex" in "\n".join(
+        lines(seen, "--run", run)
     )
-    both = "\n".join(lines(day, "--agent", "codex", "--path", "app.py"))
+    both = "\n".join(lines(seen, "--agent", "codex", "--path", "app.py"))
     assert "apply_patch" in both and "conftest" not in both
-    assert lines(day, "--grep", "nothing has these words") == ["Nothing fits."]
-    assert any("there is more" in line for line in lines(day, "-n", "3"))
+    assert lines(seen, "--grep", "nothing has these words") == ["Nothing fits."]
+    assert any("there is more" in line for line in lines(seen, "-n", "3"))
 
 
 def test_what_must_be_seen_is_not_folded(empty: Scene) -> None:
@@ -237,6 +252,8 @@ def test_your_edit_before_the_first_call_does_not_part_a_session(day: Scene) -> 
     *_, edit, session, _prompt, call = lines(day)
     assert edit.endswith("README.md") and "session" in session and "continued" not in session
     assert "one.txt" in call
+    entries = json.loads(day.takeback("log", "--json"))["entries"]
+    assert next(entry for entry in entries if entry["kind"] == "outside")["beside_session"]
 
 
 def test_a_day_that_is_over_has_its_date(day: Scene) -> None:

@@ -31,6 +31,7 @@ GROUPS = {
         "diff": "Show what changed",
         "bisect": "Find the call after which a command fails, in views of past moments",
         "blame": "Show who wrote each line of a file: which agent, prompt and call, or you",
+        "bisect": "Find the call after which a command fails, in views of past moments",
         "save": "Take a checkpoint and print its id",
         "restore": "Put the workspace back to a moment, undoing your own edits too",
         "stats": "Count what agents did, by agent and tool",

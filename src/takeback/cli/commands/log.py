@@ -203,4 +203,5 @@ def _data(
         "notes": [note.text for note in node.notes],
         "names": changed_names(node.changes),
         "asked": answer_to(history, thing) or None,
+        "beside_session": thing.beside,
     }

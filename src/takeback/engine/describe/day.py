@@ -39,7 +39,6 @@ TOTALS_READ_MAX = 1024
 REQUESTS_READ_MAX = 64
 SCANNED_FOR_EACH = 32
 """So many quiet calls are folded for each entry that is wanted, before the picture ends."""
-BESIDE = "perhaps by an agent's process"
 OUTSIDE = "outside any action"
 _QUIET = (Life.DONE, Life.FAILED)
 
@@ -112,8 +111,7 @@ def _leaf_of_action(history: History, action: RecordedAction) -> DayNode:
     node = DayNode(action.kind, action.id, action.began_us, "", who=states.actor_short(action))
     if action.kind == "outside":
         node.who, node.what = "you", OUTSIDE
-        notes = [BESIDE if action.beside else "", COMPACTED if action.compacted_us else ""]
-        node.notes, node.changes = noted(notes), action.changes
+        node.notes, node.changes = noted([COMPACTED] if action.compacted_us else []), action.changes
         return node
     node.what = states.line_of(history, action)
     every = states.within(history, action)
