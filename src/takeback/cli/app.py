@@ -50,7 +50,8 @@ COMMANDS = {
     "store": "Show where the history is kept, or move it to another place",
     "guard": "Make changes to a PostgreSQL database undoable",
     "workflow": "Keep multi-step work safe across restarts",
-    "monitor": "Watch for abandoned workflows",
+    "monitor": "Watch for work that nobody continues",
+    "notify": "Test the notifiers that tell you what waits for you",
     "daemon": "Control the background process that answers agents' hooks quickly",
     "completion": "Print the completion script for a shell",
 }

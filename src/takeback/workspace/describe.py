@@ -2,7 +2,15 @@
 
 from takeback.engine.describe.diff import Diff, kind, verb
 from takeback.engine.describe.replay import ReplayMoment, RunSnapshot, run_of
-from takeback.engine.describe.wording import NOT_ALLOWED, body_of, call_text, is_call, named, short
+from takeback.engine.describe.wording import (
+    NOT_ALLOWED,
+    body_of,
+    call_text,
+    is_call,
+    named,
+    short,
+    taken_back,
+)
 from takeback.engine.locks.leases import family_of, who
 from takeback.engine.locks.left_behind import is_gone
 from takeback.engine.runs.recorded_calls import in_doubt, stands
@@ -25,6 +33,7 @@ __all__ = [
     "run_of",
     "short",
     "stands",
+    "taken_back",
     "verb",
     "who",
 ]

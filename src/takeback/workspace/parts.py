@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from takeback.core.events import ContentForgotten
 from takeback.core.history import History
@@ -65,6 +65,7 @@ from takeback.workspace.store.conversations import conversations_for, threads_of
 if TYPE_CHECKING:
     from takeback.engine.outbox.service import OutboxService, ServiceListener
     from takeback.engine.tracking.command import GuardedRows
+    from takeback.workspace.notices.notifier import Notifier
 
 
 FORGOTTEN = "its content was removed with `takeback forget`, so it cannot be put back"
@@ -315,9 +316,11 @@ class WorkspaceParts:
     def _deliver(self, run: str) -> None:
         """Deliver what a run has deferred. The run has committed, so an error here is not its failure."""
         try:
-            service = self.courier()
-            service.run(once=True, run=run)
+            service = self._service(None)
+            tally = service.run(once=True, run=run)
             self.notices += service.failures
+            if tally.dead:
+                self._known.begin_telling()
         except TakebackError as error:
             self.notices.append(
                 f"the intents of {run} are left to a worker (`takeback outbox worker`): {error.message}"
@@ -335,27 +338,27 @@ class WorkspaceParts:
         listener: ServiceListener | None = None,
     ) -> OutboxService:
         """Return a worker of the outbox: see `Workspace.courier`."""
+        tell = partial(self.tell_waiting, notify)
+        return self._service(tell, concurrency=concurrency, health=health, listener=listener)
+
+    def _service(self, tell: Callable[[], list[str]] | None, **options: Any) -> OutboxService:
+        """Return a worker of the outbox. `tell` tells of dead letters, in a thread of the worker."""
         from takeback.engine.outbox.service import OutboxService  # needed only for delivery
 
-        return OutboxService(
-            self.outbox,
-            self._delivery,
-            SystemClock(),
-            self.audit,
-            source=str(self.root),
-            notifiers=lambda: [*self._notifiers(), *notify],
-            health=health,
-            concurrency=concurrency,
-            listener=listener,
-        )
+        return OutboxService(self.outbox, self._delivery, SystemClock(), self.audit, tell=tell, **options)
 
-    def _notifiers(self) -> list[str]:
-        """Return the notifiers of this workspace's monitor."""
-        from takeback.workflows.monitor import Monitor  # needed only for a dead letter
+    def notifier(self, also: Sequence[str] = ()) -> Notifier:
+        """Return what tells the notifiers of this workspace, and these."""
+        from takeback.workspace.notices.monitor import folder_of
+        from takeback.workspace.notices.notifier import Notifier  # needed only if something waits
 
-        monitor = Monitor(self.root, self.state.parent.parent / "monitor" / self.state.name)
-        found: list[str] = monitor.settings()["notify"]
-        return found
+        return Notifier(folder_of(self.state), self.root, [*self._known.notifiers, *also])
+
+    def tell_waiting(self, also: Sequence[str] = (), *, wait: bool = True) -> list[str]:
+        """Tell the notifiers, and these, of what waits for a human. Return what failed."""
+        from takeback.workspace.notices.waiting import RECORDED, waiting
+
+        return self.notifier(also).tell(lambda: waiting(self), RECORDED, wait=wait)
 
     @cached_property
     def leases(self) -> Leases:

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from takeback.resources.postgres.guarded import GuardedDatabases
     from takeback.storage.content.memory import MemoryBlobs
     from takeback.workspace.forgetting import Forgotten
+    from takeback.workspace.notices.notifier import Notifier
+    from takeback.workspace.notices.waiting import Notice
     from takeback.workspace.parts import WorkspaceParts
     from takeback.workspace.upkeep import Upkeep
 
@@ -125,9 +127,9 @@ class Workspace:
         health: Path | None = None,
         listener: ServiceListener | None = None,
     ) -> OutboxService:
-        """Return a worker that delivers the intents of committed runs, and notifies webhooks and notifiers.
+        """Return a worker that delivers the intents of committed runs, and tells webhooks and notifiers.
 
-        `notify` names notifiers in addition to those of `takeback monitor`; `health` is a file to keep up to date.
+        `notify` are notifiers in addition to those of the workspace; `health` is a file to keep up to date.
         """
         return self.parts.courier(concurrency=concurrency, notify=notify, health=health, listener=listener)
 
@@ -455,6 +457,29 @@ class Workspace:
     def handovers(self) -> list[RecordedRun]:
         """Return the runs that wait for a human."""
         return self.parts.runs.handovers()
+
+    def waiting(self) -> list[Notice]:
+        """Return all that waits for a human: requests, handovers, dead letters, and runs that nobody continues."""
+        from takeback.workspace.notices.waiting import waiting
+
+        return waiting(self.parts)
+
+    @property
+    def notifiers(self) -> list[str]:
+        """Everybody who is told what waits for a human."""
+        return self.known.notifiers
+
+    @property
+    def notifier(self) -> Notifier:
+        """What tells them, and the record of what they were told."""
+        return self.parts.notifier()
+
+    def tell_waiting(self, *, wait: bool = True) -> list[str]:
+        """Tell the notifiers what waits for a human, each thing once. Return what failed.
+
+        Without `wait` nothing is done if another process is about to do the same.
+        """
+        return self.parts.tell_waiting(wait=wait)
 
     def take(self, run: str) -> RecordedRun:
         """Record that you take care of a run that was handed over."""

@@ -23,7 +23,7 @@ from takeback.cli.render.history import (
     what_step,
     who_short,
 )
-from takeback.cli.render.runs import step_changed, waits_for_a_decision
+from takeback.cli.render.runs import step_changed
 from takeback.cli.text import ago, plural
 from takeback.core import ids
 from takeback.core.codec import one_line
@@ -33,6 +33,7 @@ from takeback.core.intents import RESOURCE, Decided, IntentDropped
 from takeback.core.postings import Topic
 from takeback.core.selection import made
 from takeback.workspace.describe import body_of
+from takeback.workspace.notices.waiting import waits_for_a_decision
 
 NAMED_MAX = 3
 

@@ -17,7 +17,6 @@ from takeback.cli.render.runs import (
     approval_lines,
     standing_data,
     standing_lines,
-    waits_for_a_decision,
     way_to_settle,
 )
 from takeback.cli.render.sessions import (
@@ -42,6 +41,7 @@ from takeback.system.processes import is_alive
 from takeback.workspace.describe import in_doubt
 from takeback.workspace.locate import find_modules_at, find_root, registry_of_user
 from takeback.workspace.lost_history import Lost
+from takeback.workspace.notices.waiting import waits_for_a_decision
 from takeback.workspace.opening import find_workspace, lost_at
 from takeback.workspace.store.journal import held_unopened
 from takeback.workspace.trusted_settings import Held

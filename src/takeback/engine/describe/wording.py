@@ -72,6 +72,27 @@ def is_call(history: History, action: RecordedAction) -> bool:
     return action.is_tool and not body_of(history, action)
 
 
+def taken_back(history: History, actions: Iterable[str], word: str) -> str:
+    """Return this word if all changes were taken back, `partly` with it, `kept` if an undo kept them, or ""."""
+    every = list(actions)
+    # Of what was compacted it is known whether it was taken back, and no more.
+    gone = [id for id in every if history.actions[id].compacted_us]
+    back = sum(_is_back(history, id) for id in gone)
+    left = sum(len(history.live(id)) for id in every) + len(gone) - back
+    settled = sum(len(history.entries(id)) for id in every) + len(gone) - left
+    if not settled:
+        return ""
+    kept = sum(len(history.kept(id)) for id in every)
+    if kept == settled:
+        word = "kept"
+    return f"partly {word}" if left or 0 < kept < settled else word
+
+
+def _is_back(history: History, action: str) -> bool:
+    is_rollback = history.actions[action].is_rollback
+    return history.is_redone(action) if is_rollback else history.is_undone(action)
+
+
 def changed(changes: Iterable[Change]) -> str:
     """Return the changed targets as text: `plan.md, notes.tmp; memory goal`."""
     every = list(changes)
