@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,10 +59,10 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     root = tmp_path / "desk"
     root.mkdir()
     monkeypatch.setenv("TAKEBACK_HOME", str(tmp_path / "state"))
     # The process that tells is started by this one, and imports from where this one does.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(entry for entry in sys.path if entry))
-    yield Desk(root, tmp_path / "heard")
+    return Desk(root, tmp_path / "heard")

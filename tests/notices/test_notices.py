@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -144,7 +144,7 @@ def test_a_notifier_that_hangs_or_fails_neither_blocks_nor_fails_an_agent(desk: 
 def test_settings_that_came_with_a_repository_tell_nobody_until_accepted(desk: Desk) -> None:
     desk.configure()
     with desk.open(accept=False) as tb:
-        assert tb.notifiers == []
+        assert tb.notifier.to == []
         ask(tb)
         assert any("[notify] to" in notice for notice in tb.notices)
     desk.takeback("monitor", "run")
@@ -174,8 +174,8 @@ def test_a_secret_in_the_file_is_refused_and_not_repeated(desk: Desk, text: str)
     assert "hush" not in str(caught.value) and "token" not in str(caught.value)
 
 
-class Hook(BaseHTTPRequestHandler):
-    heard: list[tuple[str, dict[str, Any]]]
+class Receiver(BaseHTTPRequestHandler):
+    heard: ClassVar[list[tuple[str, dict[str, Any]]]] = []
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -188,8 +188,8 @@ class Hook(BaseHTTPRequestHandler):
 
 
 def test_the_address_of_a_webhook_comes_from_the_environment(desk: Desk) -> None:
-    kind = type("OwnHook", (Hook,), {"heard": []})
-    server = HTTPServer(("127.0.0.1", 0), kind)
+    Receiver.heard.clear()
+    server = HTTPServer(("127.0.0.1", 0), Receiver)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -202,15 +202,15 @@ def test_the_address_of_a_webhook_comes_from_the_environment(desk: Desk) -> None
         ):
             run.hand_over("help")  # here the variable is not set
         folder = monitor.folder_of(next((desk.home / "workspaces").iterdir()))
-        told = notifier.Notifier(folder, desk.root, [])
-        wait_for(lambda: told.read().troubles)
-        (trouble,) = told.read().troubles.values()
-        assert "needs the variable TAKEBACK_NOTIFY_URL, which is not set" in trouble.why
+        told = notifier.Notifier(folder, desk.root, [], list)
+        wait_for(lambda: told.read().unreached)
+        (missed,) = told.read().unreached.values()
+        assert "needs the variable TAKEBACK_NOTIFY_URL, which is not set" in missed.why
         url = f"http://127.0.0.1:{server.server_port}/hush"
         desk.takeback("notify", "send", TAKEBACK_NOTIFY_URL=url)
-        ((id, body),) = kind.heard
+        ((id, body),) = Receiver.heard
         assert id == body["id"] and body["findings"][0]["kind"] == "handover"
-        assert not told.read().troubles
+        assert not told.read().unreached
         tested = desk.takeback("notify", "test", "--json", TAKEBACK_NOTIFY_URL=url)
         assert tested.json == {
             "notifiers": [{"to": "webhook:$TAKEBACK_NOTIFY_URL", "reached": True, "why": ""}]
@@ -255,6 +255,6 @@ def test_older_records_of_the_monitor_are_understood(desk: Desk) -> None:
     folder = desk.home / "monitor/x"
     folder.mkdir(parents=True)
     (folder / notifier.TOLD).write_text('{"memory/checkpoints/w.json abc": ["log", "desktop"]}\n')
-    (known,) = notifier.Notifier(folder, desk.root, []).read().told.items()
+    (known,) = notifier.Notifier(folder, desk.root, [], list).read().told.items()
     assert known[0] == "stale workflow\nmemory/checkpoints/w.json\nabc"
     assert all(one.sent for one in known[1].values()) and len(known[1]) == 2

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from takeback.errors import UsageError
-from takeback.senders.notifiers import Message, check_notifier, send, shown
+from takeback.senders.notifiers import NoticeMessage, check_notifier, send, shown
 from takeback.workflows import lines
 from takeback.workflows.checkpoints import Checkpoints
 from takeback.workspace.notices.monitor import Monitor
@@ -187,7 +187,7 @@ def test_a_notifier_of_older_settings_that_is_none_keeps_it_from_no_other(world:
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # apprise's own
 def test_whatever_apprise_reaches(hook: tuple[str, type[Hook]]) -> None:
     address, kind = hook
-    send(f"apprise:json://{address}", Message("id", "hello"))
+    send(f"apprise:json://{address}", NoticeMessage("id", "hello"))
     (message,) = kind.heard
     assert message["message"] == "hello"
 
@@ -199,7 +199,7 @@ def test_the_desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(sys, "platform", "linux")
-    send("desktop", Message("id", "a text\nof two lines"))
+    send("desktop", NoticeMessage("id", "a text\nof two lines"))
     assert (tmp_path / "shown").read_text() == "--app-name=Takeback\n--\nTakeback\na text\nof two lines\n"
 
 

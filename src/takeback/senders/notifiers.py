@@ -29,7 +29,7 @@ ADDRESSED = ("apprise", "webhook")
 """The kinds whose target is an address, in which $NAME stands for a variable. A command has the variables itself."""
 
 
-class Message(msgspec.Struct, frozen=True):
+class NoticeMessage(msgspec.Struct, frozen=True):
     """What a notifier is sent."""
 
     id: str
@@ -95,7 +95,7 @@ def shown(text: str) -> str:
     return f"{kind[:20]}:…" if target else kind[:20]
 
 
-def send(notifier: str, message: Message) -> None:
+def send(notifier: str, message: NoticeMessage) -> None:
     """Send the message. Raise BackendError if that fails."""
     kind, _, target = notifier.partition(":")
     try:
@@ -108,7 +108,7 @@ def send(notifier: str, message: Message) -> None:
         raise BackendError(f"{shown(notifier)} was not reached: {reason}") from None
 
 
-def _command(target: str, message: Message) -> None:
+def _command(target: str, message: NoticeMessage) -> None:
     environment = {name: text for name, text in os.environ.items() if name != "TAKEBACK_ACTION"}
     done = subprocess.run(
         shlex.split(target),
@@ -121,7 +121,7 @@ def _command(target: str, message: Message) -> None:
         raise BackendError(f"{shown('command:' + target)} failed with exit code {done.returncode}")
 
 
-def _webhook(target: str, message: Message) -> None:
+def _webhook(target: str, message: NoticeMessage) -> None:
     from urllib.request import Request, urlopen
 
     headers = {
@@ -134,11 +134,11 @@ def _webhook(target: str, message: Message) -> None:
         pass
 
 
-def _encoded(message: Message) -> bytes:
+def _encoded(message: NoticeMessage) -> bytes:
     return json.dumps(msgspec.to_builtins(message)).encode()
 
 
-def _desktop(_target: str, message: Message) -> None:
+def _desktop(_target: str, message: NoticeMessage) -> None:
     if sys.platform == "darwin":
         said = f'display notification {json.dumps(message.text)} with title "Takeback"'
         words = ["osascript", "-e", said]
@@ -149,7 +149,7 @@ def _desktop(_target: str, message: Message) -> None:
         raise BackendError(f"{words[0]} failed with exit code {done.returncode}")
 
 
-def _apprise(target: str, message: Message) -> None:
+def _apprise(target: str, message: NoticeMessage) -> None:
     try:
         from apprise import Apprise
     except ImportError:
@@ -163,7 +163,7 @@ def _apprise(target: str, message: Message) -> None:
         raise BackendError(f"{shown('apprise:' + target)} was not reached")
 
 
-KINDS: dict[str, Callable[[str, Message], None]] = {
+KINDS: dict[str, Callable[[str, NoticeMessage], None]] = {
     "command": _command,
     "webhook": _webhook,
     "desktop": _desktop,

@@ -10,6 +10,7 @@ from takeback.engine.describe.wording import (
     named,
     short,
     taken_back,
+    waits_for_a_decision,
 )
 from takeback.engine.locks.leases import family_of, who
 from takeback.engine.locks.left_behind import is_gone
@@ -35,5 +36,6 @@ __all__ = [
     "stands",
     "taken_back",
     "verb",
+    "waits_for_a_decision",
     "who",
 ]

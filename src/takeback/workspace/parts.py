@@ -338,8 +338,9 @@ class WorkspaceParts:
         listener: ServiceListener | None = None,
     ) -> OutboxService:
         """Return a worker of the outbox: see `Workspace.courier`."""
-        tell = partial(self.tell_waiting, notify)
-        return self._service(tell, concurrency=concurrency, health=health, listener=listener)
+        return self._service(
+            lambda: self.notifier(notify).tell(), concurrency=concurrency, health=health, listener=listener
+        )
 
     def _service(self, tell: Callable[[], list[str]] | None, **options: Any) -> OutboxService:
         """Return a worker of the outbox. `tell` tells of dead letters, in a thread of the worker."""
@@ -348,17 +349,13 @@ class WorkspaceParts:
         return OutboxService(self.outbox, self._delivery, SystemClock(), self.audit, tell=tell, **options)
 
     def notifier(self, also: Sequence[str] = ()) -> Notifier:
-        """Return what tells the notifiers of this workspace, and these."""
-        from takeback.workspace.notices.monitor import folder_of
-        from takeback.workspace.notices.notifier import Notifier  # needed only if something waits
+        """Return what tells the notifiers of this workspace, and these, of what waits for a human."""
+        from takeback.workspace.notices.monitor import folder_of  # needed only if something waits
+        from takeback.workspace.notices.notifier import Notifier
+        from takeback.workspace.notices.waiting import waiting
 
-        return Notifier(folder_of(self.state), self.root, [*self._known.notifiers, *also])
-
-    def tell_waiting(self, also: Sequence[str] = (), *, wait: bool = True) -> list[str]:
-        """Tell the notifiers, and these, of what waits for a human. Return what failed."""
-        from takeback.workspace.notices.waiting import RECORDED, waiting
-
-        return self.notifier(also).tell(lambda: waiting(self), RECORDED, wait=wait)
+        to = [*self._known.notifiers, *also]
+        return Notifier(folder_of(self.state), self.root, to, lambda: waiting(self))
 
     @cached_property
     def leases(self) -> Leases:

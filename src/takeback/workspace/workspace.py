@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from takeback.storage.content.memory import MemoryBlobs
     from takeback.workspace.forgetting import Forgotten
     from takeback.workspace.notices.notifier import Notifier
-    from takeback.workspace.notices.waiting import Notice
     from takeback.workspace.parts import WorkspaceParts
     from takeback.workspace.upkeep import Upkeep
 
@@ -458,28 +457,10 @@ class Workspace:
         """Return the runs that wait for a human."""
         return self.parts.runs.handovers()
 
-    def waiting(self) -> list[Notice]:
-        """Return all that waits for a human: requests, handovers, dead letters, and runs that nobody continues."""
-        from takeback.workspace.notices.waiting import waiting
-
-        return waiting(self.parts)
-
-    @property
-    def notifiers(self) -> list[str]:
-        """Everybody who is told what waits for a human."""
-        return self.known.notifiers
-
     @property
     def notifier(self) -> Notifier:
-        """What tells them, and the record of what they were told."""
+        """What tells everybody who is to be told what waits for a human, each thing once."""
         return self.parts.notifier()
-
-    def tell_waiting(self, *, wait: bool = True) -> list[str]:
-        """Tell the notifiers what waits for a human, each thing once. Return what failed.
-
-        Without `wait` nothing is done if another process is about to do the same.
-        """
-        return self.parts.tell_waiting(wait=wait)
 
     def take(self, run: str) -> RecordedRun:
         """Record that you take care of a run that was handed over."""

@@ -32,8 +32,7 @@ from takeback.core.history import History
 from takeback.core.intents import RESOURCE, Decided, IntentDropped
 from takeback.core.postings import Topic
 from takeback.core.selection import made
-from takeback.workspace.describe import body_of
-from takeback.workspace.notices.waiting import waits_for_a_decision
+from takeback.workspace.describe import body_of, waits_for_a_decision
 
 NAMED_MAX = 3
 

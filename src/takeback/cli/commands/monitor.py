@@ -185,7 +185,7 @@ def run(ctx: click.Context, session: CommandContext) -> None:
         find_modules_at(workspace.root)  # the checks of calls in doubt are functions of the project
         with workspace:
             findings, failures = monitor.run(workspace)
-            waiting = workspace.waiting()
+            waiting = list(workspace.notifier.waiting())
     stale_min = monitor.settings()["staleMin"]
     if session.json:
         found = [notice.data for notice in waiting]

@@ -60,7 +60,7 @@ def send(session: CommandContext) -> None:
     # It may have been started during an action, but is not a background process of it.
     processes.put_brand(processes.this_process(), processes.new_brand())
     with session.workspace() as workspace:
-        failures = workspace.tell_waiting(wait=False)
+        failures = workspace.notifier.tell(wait=False)
     if session.json:
         return session.data({"failures": failures})
     for failure in failures:

@@ -24,7 +24,7 @@ from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.errors import UsageError
 from takeback.workspace import resuming
-from takeback.workspace.notices.waiting import waits_for_a_decision
+from takeback.workspace.describe import waits_for_a_decision
 from takeback.workspace.store.bring import arrive, look
 
 

@@ -40,8 +40,7 @@ from takeback.core.events import ActionBegan
 from takeback.core.history import History
 from takeback.core.selection import why_compacted
 from takeback.errors import UsageError
-from takeback.workspace.describe import RunSnapshot, is_call, run_of, short, verb
-from takeback.workspace.notices.waiting import waits_for_a_decision
+from takeback.workspace.describe import RunSnapshot, is_call, run_of, short, verb, waits_for_a_decision
 from takeback.workspace.workspace import Workspace
 
 LINES_MAX = 50

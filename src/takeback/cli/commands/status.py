@@ -38,10 +38,9 @@ from takeback.core.selection import last_action
 from takeback.errors import RunBusy, UsageError
 from takeback.settings import environment, toml
 from takeback.system.processes import is_alive
-from takeback.workspace.describe import in_doubt
+from takeback.workspace.describe import in_doubt, waits_for_a_decision
 from takeback.workspace.locate import find_modules_at, find_root, registry_of_user
 from takeback.workspace.lost_history import Lost
-from takeback.workspace.notices.waiting import waits_for_a_decision
 from takeback.workspace.opening import find_workspace, lost_at
 from takeback.workspace.store.journal import held_unopened
 from takeback.workspace.trusted_settings import Held

@@ -12,8 +12,9 @@ from takeback.core import events as e
 from takeback.core import ids
 from takeback.core import intents as i
 from takeback.core.change import Change
-from takeback.core.entities import RecordedAction
+from takeback.core.entities import RecordedAction, RecordedRun
 from takeback.core.history import History
+from takeback.core.lifecycle import Life
 from takeback.core.memory import keys_of
 from takeback.core.record import Record
 from takeback.core.values import view
@@ -91,6 +92,16 @@ def taken_back(history: History, actions: Iterable[str], word: str) -> str:
 def _is_back(history: History, action: str) -> bool:
     is_rollback = history.actions[action].is_rollback
     return history.is_redone(action) if is_rollback else history.is_undone(action)
+
+
+def waits_for_a_decision(history: History, run: RecordedRun) -> bool:
+    """Return True if a human should continue this run or take it back."""
+    if run.life is Life.HANDED_OVER:
+        return True
+    if run.life is not Life.INTERRUPTED:
+        return False
+    gone = taken_back(history, run.actions, "taken back") == "taken back"
+    return not gone and bool(run.began.key or any(history.live(id) for id in run.actions))
 
 
 def changed(changes: Iterable[Change]) -> str:

@@ -66,11 +66,11 @@ class Monitor:
         if workspace is not None:
             try:
                 workspace.recover_if_idle()
-                to = workspace.notifiers
-                found, kinds = [*found, *workspace.waiting()], [*kinds, *RECORDED]
+                found, kinds = [*found, *workspace.notifier.waiting()], [*kinds, *RECORDED]
+                to = workspace.notifier.to
             except TakebackError as error:
                 failures.append(f"what waits in the journal is unknown: {error.message}")
-        failures += Notifier(self.state, self.root, to, self._clock).tell(lambda: found, kinds)
+        failures += Notifier(self.state, self.root, to, lambda: found, kinds, self._clock).tell()
         self._log("looked", stale=len(findings))
         return findings, failures
 

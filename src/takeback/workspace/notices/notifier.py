@@ -25,14 +25,14 @@ import msgspec
 
 from takeback.core.codec import digest
 from takeback.errors import BackendError, CorruptionError, RunBusy, TakebackError
-from takeback.senders.notifiers import ADDRESSED, Message, check_notifier, send, shown
+from takeback.senders.notifiers import ADDRESSED, NoticeMessage, check_notifier, send, shown
 from takeback.settings import environment
 from takeback.system import crash_points, durable
 from takeback.system.private_files import FILE_MODE, private_folder
 from takeback.workflows.lines import log_line
-from takeback.workspace.notices.waiting import STALE, Notice, text_of
+from takeback.workspace.notices.waiting import RECORDED, STALE, Notice, text_of
 
-__all__ = ["LOG", "TOLD", "Notifier", "Told", "Trouble", "begin", "check_notifier", "shown"]
+__all__ = ["LOG", "TOLD", "Notifier", "ToldNotices", "Unreached", "begin", "check_notifier", "shown"]
 
 CLAIMED = crash_points.crash_point("notice-claimed")
 SENT = crash_points.crash_point("notice-sent")
@@ -46,7 +46,7 @@ POLL_S = 0.02
 Look = Callable[[], Sequence[Notice]]
 
 
-class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
+class SentNotice(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message to one notifier."""
 
     message: str
@@ -56,7 +56,7 @@ class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
     """True if the attempt is known to have failed."""
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class Unreached(msgspec.Struct, frozen=True):
     """A notifier that could not be reached."""
 
     to: str
@@ -64,13 +64,13 @@ class Trouble(msgspec.Struct, frozen=True):
     at_us: int
 
 
-class Told(msgspec.Struct):
+class ToldNotices(msgspec.Struct):
     """Who was told of what, for all that still waits."""
 
     format: int = FORMAT
-    told: dict[str, dict[str, Delivery]] = {}
+    told: dict[str, dict[str, SentNotice]] = {}
     """By the key of a notice and the name of a notifier."""
-    troubles: dict[str, Trouble] = {}
+    unreached: dict[str, Unreached] = {}
     """By the name of a notifier."""
 
 
@@ -78,19 +78,26 @@ class Notifier:
     """Tells of what waits for a human in one workspace."""
 
     def __init__(
-        self, folder: Path, root: Path, to: Sequence[str], clock: Callable[[], float] = time.time
+        self,
+        folder: Path,
+        root: Path,
+        to: Sequence[str],
+        look: Look,
+        kinds: Sequence[str] = RECORDED,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """`folder` keeps the record, `to` are the notifiers."""
+        """`folder` keeps the record, `to` are the notifiers, and `look` returns all that waits of these `kinds`."""
+        self.to = list(dict.fromkeys(to))
+        self.waiting = look
         self._folder = folder
         self._root = root
-        self.to = list(dict.fromkeys(to))
+        self._kinds = kinds
         self._clock = clock
 
-    def tell(self, look: Look, kinds: Sequence[str], *, wait: bool = True) -> list[str]:
+    def tell(self, *, wait: bool = True) -> list[str]:
         """Tell everybody what they have not been told. Return what failed, as text; it is tried again the next time.
 
-        `look` returns all that waits of these `kinds`. Without `wait` nothing is done if another process is about
-        to look: it finds the same.
+        Without `wait` nothing is done if another process is about to look: it finds the same.
         """
         if not self.to and not (self._folder / LOG).exists():
             return []  # nobody is to be told, and there is no monitor to keep a log for
@@ -98,24 +105,24 @@ class Notifier:
         with self._turn(wait=wait) as is_ours:
             if not is_ours:
                 return []
-            present = {notice.key: notice for notice in look()}
+            present = {notice.key: notice for notice in self.waiting()}
             told = self.read()
             # What does not wait any more is not needed: it never comes back under the same key.
             told.told = {
                 key: known
                 for key, known in told.told.items()
-                if key in present or key.partition("\n")[0] not in kinds
+                if key in present or key.partition("\n")[0] not in self._kinds
             }
             self._log_new(told, present)
             names = {_name(text): text for text in self.to}
-            told.troubles = {name: one for name, one in told.troubles.items() if name in names}
+            told.unreached = {name: one for name, one in told.unreached.items() if name in names}
             failed = [why for name, text in names.items() for why in self._tell(told, present, name, text)]
             self._write(told)
         return failed
 
     def test(self) -> dict[str, str]:
         """Send each notifier a message that this is a test. Return for each, as shown, what failed, or ""."""
-        message = Message(f"test-{uuid4()}", f"{self._root}: this is a test of `takeback notify test`")
+        message = NoticeMessage(f"test-{uuid4()}", f"{self._root}: this is a test of `takeback notify test`")
         found = {}
         for text in self.to:
             try:
@@ -126,74 +133,73 @@ class Notifier:
                 found[shown(text)] = ""
         return found
 
-    def read(self) -> Told:
+    def read(self) -> ToldNotices:
         """Return the record of who was told of what."""
         path = self._folder / TOLD
         try:
-            data = path.read_bytes()
-            if msgspec.json.decode(data, type=_Version).format == FORMAT:
-                return msgspec.json.decode(data, type=Told)
-            return _converted(msgspec.json.decode(data, type=dict[str, list[str]]))
+            found = msgspec.json.decode(path.read_bytes())
+            is_older = isinstance(found, dict) and "format" not in found
+            return _converted(found) if is_older else msgspec.convert(found, ToldNotices)
         except FileNotFoundError:
-            return Told()
+            return ToldNotices()
         except (OSError, msgspec.DecodeError) as error:
             raise CorruptionError(
                 f"{path} cannot be read ({error}); nobody was told",
                 hint="remove it; then what waits now is told again",
             ) from error
 
-    def _tell(self, told: Told, present: dict[str, Notice], name: str, text: str) -> list[str]:
+    def _tell(self, told: ToldNotices, present: dict[str, Notice], name: str, text: str) -> list[str]:
         """Send one notifier what it lacks: first each message that may have been received, then all that is new."""
-        batches: dict[Delivery, list[Notice]] = {}
-        fresh = Delivery(str(uuid4()))
+        batches: dict[SentNotice, list[Notice]] = {}
+        fresh = SentNotice(str(uuid4()))
         for key, notice in present.items():
             known = told.told.get(key, {}).get(name, fresh)
             if not known.sent:
                 batches.setdefault(known, []).append(notice)
         return [why for batch in batches.items() if (why := self._send(told, name, text, *batch))]
 
-    def _send(self, told: Told, name: str, text: str, known: Delivery, found: list[Notice]) -> str:
+    def _send(self, told: ToldNotices, name: str, text: str, known: SentNotice, found: list[Notice]) -> str:
         """Send one message. Return why that failed, or ""."""
         keys = [notice.key for notice in found]
         is_new = name not in told.told.get(keys[0], {})
         message = self._message(known, found, again=not is_new)
-        self._note(told, name, keys, Delivery(known.message))
+        self._note(told, name, keys, SentNotice(known.message))
         crash_points.reach(CLAIMED)
         try:
             send(_addressed(text), message)
         except TakebackError as error:
-            told.troubles[name] = Trouble(shown(text), error.message, int(self._clock() * 1e6))
+            told.unreached[name] = Unreached(shown(text), error.message, int(self._clock() * 1e6))
             self._log("failed", to=shown(text), why=error.message)
-            self._note(told, name, keys, Delivery(known.message, failed=True))
+            self._note(told, name, keys, SentNotice(known.message, failed=True))
             return error.message
         crash_points.reach(SENT)
-        told.troubles.pop(name, None)
-        self._note(told, name, keys, Delivery(known.message, sent=True))
+        told.unreached.pop(name, None)
+        self._note(told, name, keys, SentNotice(known.message, sent=True))
         self._log("sent", to=shown(text), about=[notice.id for notice in found])
         return ""
 
-    def _note(self, told: Told, name: str, keys: list[str], state: Delivery) -> None:
+    def _note(self, told: ToldNotices, name: str, keys: list[str], state: SentNotice) -> None:
         for key in keys:
             told.told.setdefault(key, {})[name] = state
         self._write(told)
 
-    def _message(self, known: Delivery, found: list[Notice], *, again: bool) -> Message:
+    def _message(self, known: SentNotice, found: list[Notice], *, again: bool) -> NoticeMessage:
         text = text_of(self._root, found)
         if again and not known.failed:
             text += "\n(this may be a repetition: the process that sent it first was killed)"
-        return Message(known.message, text, [notice.data for notice in found], again)
+        return NoticeMessage(known.message, text, [notice.data for notice in found], again)
 
-    def _log_new(self, told: Told, present: dict[str, Notice]) -> None:
+    def _log_new(self, told: ToldNotices, present: dict[str, Notice]) -> None:
         fresh = [notice for key, notice in present.items() if LOG not in told.told.get(key, {})]
         if fresh:
             self._log("alert", findings=[notice.data for notice in fresh])
         for notice in fresh:
-            told.told.setdefault(notice.key, {})[LOG] = Delivery("", sent=True)
+            told.told.setdefault(notice.key, {})[LOG] = SentNotice("", sent=True)
 
     def _log(self, what: str, **details: object) -> None:
         log_line(str(self._folder / LOG), {"what": what, **details}, self._clock())
 
-    def _write(self, told: Told) -> None:
+    def _write(self, told: ToldNotices) -> None:
         path = self._folder / TOLD
         try:
             durable.replace(path, msgspec.json.encode(told) + b"\n")
@@ -231,10 +237,6 @@ class Notifier:
         return fd
 
 
-class _Version(msgspec.Struct):
-    format: int = 1
-
-
 def begin(root: Path, home: Path) -> None:
     """Let a process of its own tell of what waits in this workspace. Return at once."""
     if not sys.executable:
@@ -264,12 +266,12 @@ def _name(text: str) -> str:
     return digest(text.encode()).partition(":")[2][:16]
 
 
-def _converted(old: dict[str, list[str]]) -> Told:
+def _converted(old: dict[str, list[str]]) -> ToldNotices:
     """Return the record of a monitor before version 2: file and state of a workflow, and whom it had told."""
-    found = Told()
+    found = ToldNotices()
     for key, names in old.items():
         file, _, state = key.rpartition(" ")
-        known = {LOG if name == "log" else _name(name): Delivery("", sent=True) for name in names}
+        known = {LOG if name == "log" else _name(name): SentNotice("", sent=True) for name in names}
         found.told[f"{STALE}\n{file}\n{state}"] = known
     return found
 

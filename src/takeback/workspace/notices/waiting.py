@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from takeback.core.codec import one_line
-from takeback.core.entities import Approval, RecordedRun
+from takeback.core.entities import Approval
 from takeback.core.history import History
 from takeback.core.intents import IntentDied, IntentState, Queued
 from takeback.core.lifecycle import Life
 from takeback.core.values import SUBJECTS, view
-from takeback.engine.describe.wording import call_text, taken_back
+from takeback.engine.describe.wording import call_text, waits_for_a_decision
 from takeback.ports.outbox import Outbox
 
 if TYPE_CHECKING:
@@ -90,16 +90,6 @@ def waiting(parts: WorkspaceParts) -> list[Notice]:
         *_stopped(root, history),
         *_dead(root, parts.outbox),
     ]
-
-
-def waits_for_a_decision(history: History, run: RecordedRun) -> bool:
-    """Return True if a human should continue this run or take it back."""
-    if run.life is Life.HANDED_OVER:
-        return True
-    if run.life is not Life.INTERRUPTED:
-        return False
-    gone = taken_back(history, run.actions, "taken back") == "taken back"
-    return not gone and bool(run.began.key or any(history.live(id) for id in run.actions))
 
 
 def _asked(root: Path, history: History, approval: Approval) -> Notice:
