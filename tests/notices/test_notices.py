@@ -16,7 +16,7 @@ import pytest
 
 from takeback.errors import UsageError
 from takeback.testing import crash
-from takeback.workspace.notices import monitor, notifier
+from takeback.workspace.notices import TOLD, folder_of, notifier
 from takeback.workspace.workspace import Workspace
 from tests.agents.driving import Agent, refusal
 from tests.cli.processes import wait_for
@@ -137,7 +137,7 @@ def test_a_notifier_that_hangs_or_fails_neither_blocks_nor_fails_an_agent(desk: 
     began = time.monotonic()
     asked_by_an_agent(desk)
     assert time.monotonic() - began < 10
-    log = monitor.folder_of(next((desk.home / "workspaces").iterdir())) / notifier.LOG
+    log = folder_of(next((desk.home / "workspaces").iterdir())) / notifier.LOG
     wait_for(log.exists)
 
 
@@ -201,11 +201,14 @@ def test_the_address_of_a_webhook_comes_from_the_environment(desk: Desk) -> None
             tb.run("clean up") as run,
         ):
             run.hand_over("help")  # here the variable is not set
-        folder = monitor.folder_of(next((desk.home / "workspaces").iterdir()))
+        folder = folder_of(next((desk.home / "workspaces").iterdir()))
         told = notifier.Notifier(folder, desk.root, [], list)
         wait_for(lambda: told.read().unreached)
         (missed,) = told.read().unreached.values()
         assert "needs the variable TAKEBACK_NOTIFY_URL, which is not set" in missed.why
+        assert (
+            "webhook:$TAKEBACK_NOTIFY_URL was not told what waits for you" in desk.takeback("status").stderr
+        )
         url = f"http://127.0.0.1:{server.server_port}/hush"
         desk.takeback("notify", "send", TAKEBACK_NOTIFY_URL=url)
         ((id, body),) = Receiver.heard
@@ -217,7 +220,7 @@ def test_the_address_of_a_webhook_comes_from_the_environment(desk: Desk) -> None
         }
         kept = [path for path in desk.home.rglob("*") if path.is_file() and b"hush" in path.read_bytes()]
         assert kept == []
-        assert stat.S_IMODE((folder / notifier.TOLD).stat().st_mode) == 0o600
+        assert stat.S_IMODE((folder / TOLD).stat().st_mode) == 0o600
     finally:
         server.shutdown()
         thread.join()
@@ -254,7 +257,7 @@ def test_test(desk: Desk) -> None:
 def test_older_records_of_the_monitor_are_understood(desk: Desk) -> None:
     folder = desk.home / "monitor/x"
     folder.mkdir(parents=True)
-    (folder / notifier.TOLD).write_text('{"memory/checkpoints/w.json abc": ["log", "desktop"]}\n')
+    (folder / TOLD).write_text('{"memory/checkpoints/w.json abc": ["log", "desktop"]}\n')
     (known,) = notifier.Notifier(folder, desk.root, [], list).read().told.items()
     assert known[0] == "stale workflow\nmemory/checkpoints/w.json\nabc"
     assert all(one.sent for one in known[1].values()) and len(known[1]) == 2

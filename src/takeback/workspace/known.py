@@ -106,6 +106,15 @@ class KnownWorkspace:
 
         return [*self.settings.notify.to, *chosen_at_install(self.state)]
 
+    @property
+    def unreached(self) -> list[str]:
+        """Which notifiers were not reached the last time, and why."""
+        from takeback.workspace.notices import TOLD, folder_of
+
+        if not os.path.exists(folder_of(self.state) / TOLD):
+            return []  # mostly nobody was to be told anything
+        return [str(one) for one in self.parts.notifier().read().unreached.values()]
+
     def begin_telling(self) -> None:
         """Let a process of its own tell of what waits for a human. Nothing that fails here fails the caller."""
         if self.blobs is not None:

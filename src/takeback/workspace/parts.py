@@ -350,8 +350,8 @@ class WorkspaceParts:
 
     def notifier(self, also: Sequence[str] = ()) -> Notifier:
         """Return what tells the notifiers of this workspace, and these, of what waits for a human."""
-        from takeback.workspace.notices.monitor import folder_of  # needed only if something waits
-        from takeback.workspace.notices.notifier import Notifier
+        from takeback.workspace.notices import folder_of
+        from takeback.workspace.notices.notifier import Notifier  # needed only if something waits
         from takeback.workspace.notices.waiting import waiting
 
         to = [*self._known.notifiers, *also]

@@ -21,7 +21,8 @@ from takeback.workflows.schedules import Schedule
 from takeback.workflows.script import printable
 from takeback.workflows.stale import report_data, report_lines
 from takeback.workspace.locate import find_modules_at, find_root, registry_of_user
-from takeback.workspace.notices.monitor import KEEP_DAYS, Monitor, folder_of
+from takeback.workspace.notices import folder_of
+from takeback.workspace.notices.monitor import KEEP_DAYS, Monitor
 from takeback.workspace.notices.notifier import LOG, check_notifier, shown
 from takeback.workspace.notices.waiting import Notice
 from takeback.workspace.opening import find_workspace

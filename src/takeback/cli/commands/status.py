@@ -71,7 +71,7 @@ def command(session: CommandContext) -> None:
         workspace.notices += tampered
         elsewhere, gone = _elsewhere(workspace), workspace.lost
         held, notice = _holding(lambda: workspace.trusted.held)
-        workspace.notices += [notice] if notice else []
+        workspace.notices += [*([notice] if notice else []), *workspace.known.unreached]
         if session.json:
             data = _data(history, waiting)
             data["outbox"] = outbox

@@ -17,7 +17,8 @@ from takeback.workflows.checkpoints import Checkpoints
 from takeback.workflows.disk import CheckpointFolder
 from takeback.workflows.lines import log_line
 from takeback.workflows.stale import stale
-from takeback.workspace.notices.notifier import LOG, TOLD, Notifier
+from takeback.workspace.notices import TOLD, folder_of
+from takeback.workspace.notices.notifier import LOG, Notifier
 from takeback.workspace.notices.waiting import RECORDED, STALE, Notice, command
 
 if TYPE_CHECKING:
@@ -127,11 +128,6 @@ class Monitor:
         folder = CheckpointFolder.find(str(self.state))
         assert folder is not None
         return folder
-
-
-def folder_of(state: Path) -> Path:
-    """Return the folder of the monitor and the notices of a workspace with this state folder."""
-    return state.parent.parent / "monitor" / state.name
 
 
 def chosen_at_install(state: Path) -> list[str]:

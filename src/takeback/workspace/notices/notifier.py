@@ -30,14 +30,15 @@ from takeback.settings import environment
 from takeback.system import crash_points, durable
 from takeback.system.private_files import FILE_MODE, private_folder
 from takeback.workflows.lines import log_line
+from takeback.workspace.notices import TOLD
 from takeback.workspace.notices.waiting import RECORDED, STALE, Notice, text_of
 
-__all__ = ["LOG", "TOLD", "Notifier", "ToldNotices", "Unreached", "begin", "check_notifier", "shown"]
+__all__ = ["LOG", "Notifier", "ToldNotices", "Unreached", "begin", "check_notifier", "shown"]
 
 CLAIMED = crash_points.crash_point("notice-claimed")
 SENT = crash_points.crash_point("notice-sent")
 
-TOLD, LOG, TURN, NEXT = "told.json", "monitor.log", ".lock", ".next"
+LOG, TURN, NEXT = "monitor.log", ".lock", ".next"
 FORMAT = 2
 TURN_WAIT_S = 120.0
 """Longer than one process takes to reach several notifiers that do not answer."""
@@ -62,6 +63,9 @@ class Unreached(msgspec.Struct, frozen=True):
     to: str
     why: str
     at_us: int
+
+    def __str__(self) -> str:
+        return f"{self.to} was not told what waits for you: {self.why}"
 
 
 class ToldNotices(msgspec.Struct):
