@@ -162,7 +162,8 @@ class Demo:
         """Return the id of the last action of this actor, as `takeback log` shows it."""
         command = [sys.executable, "-m", "takeback", "log", "--json"]
         told = subprocess.run(command, cwd=self.root, env=self._env, stdout=subprocess.PIPE, check=True)
-        return next(entry["id"] for entry in json.loads(told.stdout)["entries"] if entry["actor"] == actor)
+        entries = json.loads(told.stdout)["entries"]
+        return next(str(entry["id"]) for entry in entries if entry["actor"] == actor)
 
     def show(self, name: str) -> None:
         """Show a file, as `cat` does."""
@@ -231,7 +232,9 @@ def three_hands_in_one_file(demo: Demo) -> None:
     demo.human("prices.py", "shipping(weight)\n", "shipping(weight) + 1  # the box\n")
     demo.show("prices.py")
 
-    demo.say("The sale was a mistake. Take back the lines of that agent alone; what is not certain is not guessed.")
+    demo.say(
+        "The sale was a mistake. Take back the lines of that agent alone; what is not certain is not guessed."
+    )
     sale = demo.last_of("claude")
     demo.takeback("undo", sale, code=3)
     demo.takeback("undo", sale, "--on-conflict", "merge")
@@ -255,7 +258,9 @@ def a_secret_and_a_row(demo: Demo) -> None:
 
     demo.say("Take it back.")
     demo.takeback("undo")
-    demo.prove(before | {"README.md": edited}, "every file has its bytes, mode and time; README.md has your edit")
+    demo.prove(
+        before | {"README.md": edited}, "every file has its bytes, mode and time; README.md has your edit"
+    )
     if demo.history() != history:
         raise Failed("the branches or the rows are not as they were")
     demo.checked("the branches and the rows are as they were, by git and SQLite themselves")

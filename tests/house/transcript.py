@@ -109,6 +109,8 @@ def matches(expected: list[str], printed: str) -> bool:
 VOLATILE = (
     (re.compile(r"\S*/work(?=/)"), "…"),
     (re.compile(r" *\b(?:just now|\d+ (?:s|min|h) ago)"), " …"),
+    (re.compile(r"(?m)^ id +when +"), " id … "),  # as wide as the times below
+    (re.compile(r"\b\d\d:\d\d\b"), "…"),
     (re.compile(r"\d+(?:\.\d+)?(?= s\b)"), "…"),
     (re.compile(r"\b[0-9a-f]{7}\b"), "…"),
     (re.compile(r"…(?:[ …]*…)+"), "…"),
@@ -159,7 +161,8 @@ class Reader:
         self._env |= {"TAKEBACK_HOME": str(folder / "home"), "NO_COLOR": "1", "COLUMNS": "120"}
         (folder / "user").mkdir()
         self._env["HOME"] = str(folder / "user")  # with the settings of nobody
-        self._env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        places = [self._env["HOME"] + "/.local/bin", str(Path(sys.executable).parent), os.environ["PATH"]]
+        self._env["PATH"] = os.pathsep.join(places)
 
     def shell(self, line: str) -> tuple[int, str]:
         """Run a command; a `cd` in it holds for the next one."""
@@ -214,7 +217,8 @@ def main(names: Sequence[str]) -> int:
             after = rewritten(before, Reader(Path(folder).resolve()))
         if after != before:
             path.write_text(after)
-            print(f"written: {name}; look at the difference, and shorten with `…` what need not be shown")
+            said = f"written: {name}; look at the difference, and shorten with `…` what need not be shown\n"
+            sys.stdout.write(said)
     return 0
 
 
