@@ -24,6 +24,7 @@ from takeback.cli.render.history import (
     who_short,
 )
 from takeback.cli.render.runs import step_changed
+from takeback.cli.render.worktrees import worktree_data, worktree_lines
 from takeback.cli.text import ago, plural
 from takeback.core import ids
 from takeback.core.codec import one_line
@@ -71,8 +72,10 @@ def command(session: CommandContext, limit: int) -> None:
     with session.workspace() as workspace:
         history = workspace.history
         if session.json:
-            return session.data(_as_data(history, limit))
+            return session.data(_as_data(history, limit) | {"worktrees": worktree_data(workspace.root)})
         _print(session, history, limit)
+        for line in worktree_lines(workspace.root):
+            session.line(line)
 
 
 def _as_data(history: History, limit: int) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from takeback.cli.render.sessions import (
     sessions,
     telling_changes,
 )
+from takeback.cli.render.worktrees import worktree_data, worktree_lines
 from takeback.cli.text import ago, iso, plural
 from takeback.core.change import Change
 from takeback.core.entities import Approval, RecordedAction, RecordedRun
@@ -80,6 +81,7 @@ def command(session: CommandContext) -> None:
             data["settings"] = _settings_data(held)
             data["lost"] = _lost_data(gone)
             data["left_out"] = stores
+            data["worktrees"] = worktree_data(workspace.root)
             return session.data(
                 {"protected": True, "root": str(workspace.root), "warnings": tampered, **data}
             )
@@ -89,6 +91,8 @@ def command(session: CommandContext) -> None:
             )
         root = "" if elsewhere else str(workspace.root)
         for line in [*_lines(root, history, waiting, so_far), *outbox_lines(outbox)]:
+            session.line(line)
+        for line in worktree_lines(workspace.root):
             session.line(line)
         for store in stores:
             session.line(f"Not recorded: {store}   (see [files] framework-stores)")
