@@ -24,7 +24,6 @@ from takeback.settings import environment, toml
 from takeback.settings.loosening import Setting, to_accept
 from takeback.storage.state import acceptance, location
 from takeback.storage.state.registry import Registry
-from takeback.storage.state.worktrees import Worktrees
 from takeback.system.private_files import private_folder
 from takeback.workspace import lost_history
 from takeback.workspace.locate import directory_of, find_root, project_of
@@ -106,6 +105,8 @@ def open_workspace(
 
 def _join_project(registry: Registry, project: Path, worktree: Path, state: Path) -> None:
     """Let a worktree of git be protected like its project: the values that a human accepted there hold here, too."""
+    from takeback.storage.state.worktrees import Worktrees
+
     Worktrees(registry.home).note(project, worktree)
     if accepted := acceptance.read(registry.state_of(project)).accepted:
         acceptance.note(state, accepted=accepted)

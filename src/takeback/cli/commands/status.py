@@ -26,7 +26,6 @@ from takeback.cli.render.sessions import (
     sessions,
     telling_changes,
 )
-from takeback.cli.render.worktrees import worktree_data, worktree_lines
 from takeback.cli.text import ago, iso, plural
 from takeback.core.change import Change
 from takeback.core.entities import Approval, RecordedAction, RecordedRun
@@ -73,6 +72,8 @@ def command(session: CommandContext) -> None:
         elsewhere, gone = _elsewhere(workspace), workspace.lost
         held, notice = _holding(lambda: workspace.trusted.held)
         workspace.notices += [*([notice] if notice else []), *workspace.known.unreached]
+        from takeback.cli.render.worktrees import worktree_data, worktree_lines
+
         if session.json:
             data = _data(history, waiting)
             data["outbox"] = outbox
