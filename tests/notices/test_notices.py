@@ -9,11 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, ClassVar
 
 import pytest
 
+from takeback.daemon import control, knock
 from takeback.errors import UsageError
 from takeback.testing import crash
 from takeback.workspace.notices import TOLD, folder_of, notifier
@@ -187,53 +189,63 @@ class Receiver(BaseHTTPRequestHandler):
         """Nothing is printed."""
 
 
-def test_the_address_of_a_webhook_comes_from_the_environment(desk: Desk) -> None:
+@pytest.fixture
+def url() -> Iterator[str]:
+    """The address of a receiver, with a secret in it."""
     Receiver.heard.clear()
     server = HTTPServer(("127.0.0.1", 0), Receiver)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/hush"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_the_address_of_a_webhook_comes_from_the_environment(desk: Desk, url: str) -> None:
+    desk.configure("webhook:$TAKEBACK_NOTIFY_URL")
+    with desk.open() as tb, pytest.raises(Exception, match="help"), tb.run("clean up") as run:
+        run.hand_over("help")  # here the variable is not set
+    folder = folder_of(next((desk.home / "workspaces").iterdir()))
+    told = notifier.Notifier(folder, desk.root, [], list)
+    wait_for(lambda: told.read().unreached)
+    (missed,) = told.read().unreached.values()
+    assert "needs the variable TAKEBACK_NOTIFY_URL, which is not set" in missed.why
+    assert "webhook:$TAKEBACK_NOTIFY_URL was not told what waits for you" in desk.takeback("status").stderr
+    desk.takeback("notify", "send", TAKEBACK_NOTIFY_URL=url)
+    ((id, body),) = Receiver.heard
+    assert id == body["id"] and body["findings"][0]["kind"] == "handover"
+    assert not told.read().unreached
+    tested = desk.takeback("notify", "test", "--json", TAKEBACK_NOTIFY_URL=url)
+    assert tested.json == {"notifiers": [{"to": "webhook:$TAKEBACK_NOTIFY_URL", "reached": True, "why": ""}]}
+    kept = [path for path in desk.home.rglob("*") if path.is_file() and b"hush" in path.read_bytes()]
+    assert kept == []
+    assert stat.S_IMODE((folder / TOLD).stat().st_mode) == 0o600
+
+
+def test_the_daemon_tells_what_arises_in_it_and_what_others_left(desk: Desk, url: str) -> None:
+    with desk.open() as tb, pytest.raises(Exception, match="help"), tb.run("clean up") as run:
+        run.hand_over("help")  # nobody is to be told yet
+    desk.configure("webhook:$TAKEBACK_NOTIFY_URL")
+    desk.takeback("init", "--accept-config")
+    env = os.environ | {"TAKEBACK_NOTIFY_URL": url}
+
+    def hook(name: str, **more: Any) -> str:
+        given = {"hook_event_name": name, "session_id": "s", "cwd": str(desk.root), **more}
+        words = [sys.executable, "-I", "-S", knock.__file__, "codex"]
+        return subprocess.run(
+            words, input=json.dumps(given).encode(), env=env, capture_output=True
+        ).stdout.decode()
+
     try:
-        desk.configure("webhook:$TAKEBACK_NOTIFY_URL")
-        with (
-            desk.open(),
-            desk.open() as tb,
-            pytest.raises(Exception, match="help"),
-            tb.run("clean up") as run,
-        ):
-            run.hand_over("help")  # here the variable is not set
-        folder = folder_of(next((desk.home / "workspaces").iterdir()))
-        told = notifier.Notifier(folder, desk.root, [], list)
-        wait_for(lambda: told.read().unreached)
-        (missed,) = told.read().unreached.values()
-        assert "needs the variable TAKEBACK_NOTIFY_URL, which is not set" in missed.why
-        assert (
-            "webhook:$TAKEBACK_NOTIFY_URL was not told what waits for you" in desk.takeback("status").stderr
-        )
-        url = f"http://127.0.0.1:{server.server_port}/hush"
-        desk.takeback("notify", "send", TAKEBACK_NOTIFY_URL=url)
-        ((id, body),) = Receiver.heard
-        assert id == body["id"] and body["findings"][0]["kind"] == "handover"
-        assert not told.read().unreached
-        tested = desk.takeback("notify", "test", "--json", TAKEBACK_NOTIFY_URL=url)
-        assert tested.json == {
-            "notifiers": [{"to": "webhook:$TAKEBACK_NOTIFY_URL", "reached": True, "why": ""}]
-        }
-        kept = [path for path in desk.home.rglob("*") if path.is_file() and b"hush" in path.read_bytes()]
-        assert kept == []
-        assert stat.S_IMODE((folder / TOLD).stat().st_mode) == 0o600
+        hook("UserPromptSubmit", prompt="go", turn_id="t")
+        wait_for(lambda: len(Receiver.heard) == 1)
+        call = {"tool_name": "Bash", "tool_use_id": "c", "tool_input": {"command": PUSH}, "turn_id": "t"}
+        assert "takeback approve" in hook("PreToolUse", **call)
+        wait_for(lambda: len(Receiver.heard) == 2)
     finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def test_the_daemon_gets_the_variable_from_the_agent(desk: Desk) -> None:
-    from takeback.daemon import client, wire
-
-    given = {b"TAKEBACK_NOTIFY_URL": b"https://example.org/x", b"SECRET": b"hush"}
-    assert wire.read(client.request(b"codex", b"{}", given)).environment == {
-        "TAKEBACK_NOTIFY_URL": "https://example.org/x"
-    }
+        control.stop(desk.home)
+    assert [body["findings"][0]["kind"] for _, body in Receiver.heard] == ["handover", "approval"]
 
 
 def test_test(desk: Desk) -> None:

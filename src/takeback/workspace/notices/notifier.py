@@ -10,7 +10,6 @@ work that waits and is never told of would be worse.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from takeback.core.codec import digest
 from takeback.errors import BackendError, CorruptionError, RunBusy, TakebackError
 from takeback.senders.notifiers import ADDRESSED, NoticeMessage, check_notifier, send, shown
 from takeback.settings import environment
+from takeback.storage.state.lock import try_lock
 from takeback.system import crash_points, durable
 from takeback.system.private_files import FILE_MODE, private_folder
 from takeback.workflows.lines import log_line
@@ -233,7 +233,7 @@ class Notifier:
         """Return a file that is locked until it is closed, or -1 if another process kept the lock so long."""
         fd = os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         deadline = time.monotonic() + wait_s
-        while not _try_lock(fd):
+        while not try_lock(fd):
             if time.monotonic() >= deadline:
                 os.close(fd)
                 return -1
@@ -278,11 +278,3 @@ def _converted(old: dict[str, list[str]]) -> ToldNotices:
         known = {LOG if name == "log" else _name(name): SentNotice("", sent=True) for name in names}
         found.told[f"{STALE}\n{file}\n{state}"] = known
     return found
-
-
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
