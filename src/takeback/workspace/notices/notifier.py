@@ -252,6 +252,7 @@ def begin(root: Path, home: Path) -> None:
         stdin=null,
         stdout=null,
         stderr=null,
+        cwd="/",  # the folder of this process may be gone
         env=environment.environment_of_sender(home),
         start_new_session=True,
     )
