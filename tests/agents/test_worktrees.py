@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from takeback.daemon import control
 from takeback.errors import UsageError
 from takeback.workspace.locate import find_root, project_of, registry_of_user, worktrees_of
 from takeback.workspace.opening import open_workspace
 from tests.world.cli import Workspace as World
 from tests.world.picture import differences, picture
 
+from . import clients, stories
 from .driving import Agent
 
 
@@ -184,3 +186,47 @@ def test_a_file_that_names_a_project_is_not_believed_alone(project: Path, tmp_pa
     assert project_of(foreign) is None and worktrees_of(foreign) == []
     with pytest.raises(UsageError):
         find_root(tmp_path / "missing")
+
+
+@pytest.mark.sweep
+def test_the_real_client_in_a_worktree_and_its_shell_in_another(tmp_path: Path) -> None:
+    home = tmp_path / "state"
+    desk = clients.Desk.at(tmp_path)
+    desk = clients.Desk(desk.project, desk.home, {"TAKEBACK_HOME": str(home)})
+    stories.begin(desk.project)
+    git(desk.project, "init", "-q", "-b", "main")
+    git(desk.project, "add", ".")
+    git(desk.project, "commit", "-qm", "first")
+    beside = tmp_path / "beside"
+    git(desk.project, "worktree", "add", "-q", "-b", "feature", str(beside))
+    before = picture(os.fsencode(beside))
+    main = World(desk.project, home)
+    installed = main.run("install", "claude-code", "--user", "-y", env={"HOME": str(desk.home)})
+    assert installed.code == 0, installed
+
+    def bash(command: str) -> dict[str, Any]:
+        return stories.turn(stories.tool("Bash", command=command, description="work"))
+
+    script: stories.Script = {
+        "work": [bash("rm app.py && echo new > more.py"), stories.turn(text="Done.")],
+        "wander": [
+            bash("echo 1 > one.txt"),
+            bash(f"cd {beside} && echo 2 > two.txt"),
+            bash("echo 3 > three.txt"),
+        ],
+    }
+    try:
+        with clients.model(tmp_path, script) as model:
+            clients.claude_code(model, clients.Desk(beside, desk.home, desk.more), "[scene work] go")
+            clients.claude_code(model, desk, "[scene wander] go", "--add-dir", str(beside))
+    finally:
+        control.stop(home)
+    assert "also in the worktree ../beside" in main.do("log").stdout
+    for root, count in ((desk.project, 2), (beside, 2)):
+        its = World(root, home)
+        assert its.do("status", "--json").json["open_actions"] == []
+        entries = its.do("log", "--json").json["entries"]
+        assert sum(entry["kind"] == "action" for entry in entries) == count, entries
+        its.undo(*[entry["id"] for entry in entries if entry["kind"] == "run"])
+    assert differences(before, picture(os.fsencode(beside))) == []
+    assert not (desk.project / "one.txt").exists()
