@@ -37,7 +37,7 @@ def project_of(folder: Path) -> Path | None:
     """
     if not (folder / ".git").is_file():
         return None
-    from takeback.resources.git.format.place import find as find_repository  # most folders are no worktrees
+    from takeback.resources.git.format.place import find as find_repository  # most folders are not worktrees
 
     repository = Path(os.fsdecode(find_repository(os.fsencode(folder)).folder))
     project = repository.parent
