@@ -29,7 +29,6 @@ GROUPS = {
         "log": "Show what happened as a tree, newest at the bottom",
         "show": "Show everything that was recorded about one id, or a file as it was",
         "diff": "Show what changed",
-        "bisect": "Find the call after which a command fails, in views of past moments",
         "blame": "Show who wrote each line of a file: which agent, prompt and call, or you",
         "bisect": "Find the call after which a command fails, in views of past moments",
         "save": "Take a checkpoint and print its id",
@@ -55,7 +54,8 @@ GROUPS = {
         "outbox": "List messages that wait to be sent, or start a worker that sends them",
         "dead": "Retry or drop messages that could not be delivered",
         "workflow": "Keep multi-step work safe across restarts",
-        "monitor": "Watch for abandoned workflows",
+        "monitor": "Watch for work that nobody continues",
+        "notify": "Test the notifiers that tell you what waits for you",
     },
     "Upkeep": {
         "verify": "Check that nothing recorded was lost or altered",

@@ -77,6 +77,7 @@ _TESTS: dict[str, tuple[Test, str]] = {
     "store.keep-checkpoints": (_is_less, "keeps less"),
     "store.keep-journal": (_is_shorter, "keeps less"),
     "audit.webhooks": (_is_another, "tells"),
+    "notify.to": (_is_another, "tells"),
     "rules.effects": (_is_allowed, "allows"),
     "rules.commands.allow": (_is_another, "allows"),
 }

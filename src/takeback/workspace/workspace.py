@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from takeback.resources.postgres.guarded import GuardedDatabases
     from takeback.storage.content.memory import MemoryBlobs
     from takeback.workspace.forgetting import Forgotten
+    from takeback.workspace.notices.notifier import Notifier
     from takeback.workspace.parts import WorkspaceParts
     from takeback.workspace.past.past import Past
     from takeback.workspace.staging import Stages
@@ -122,9 +123,9 @@ class Workspace:
         health: Path | None = None,
         listener: ServiceListener | None = None,
     ) -> OutboxService:
-        """Return a worker that delivers the intents of committed runs, and notifies webhooks and notifiers.
+        """Return a worker that delivers the intents of committed runs, and tells webhooks and notifiers.
 
-        `notify` names notifiers in addition to those of `takeback monitor`; `health` is a file to keep up to date.
+        `notify` are notifiers in addition to those of the workspace; `health` is a file to keep up to date.
         """
         return self.parts.courier(concurrency=concurrency, notify=notify, health=health, listener=listener)
 
@@ -470,6 +471,11 @@ class Workspace:
     def handovers(self) -> list[RecordedRun]:
         """Return the runs that wait for a human."""
         return self.parts.runs.handovers()
+
+    @property
+    def notifier(self) -> Notifier:
+        """What tells everybody who is to be told what waits for a human, each thing once."""
+        return self.parts.notifier()
 
     def take(self, run: str) -> RecordedRun:
         """Record that you take care of a run that was handed over."""

@@ -13,8 +13,9 @@ from takeback.core import ids
 from takeback.core import intents as i
 from takeback.core.change import Change
 from takeback.core.codec import one_line
-from takeback.core.entities import RecordedAction
+from takeback.core.entities import RecordedAction, RecordedRun
 from takeback.core.history import History
+from takeback.core.lifecycle import Life
 from takeback.core.memory import keys_of
 from takeback.core.record import Record
 from takeback.core.values import SUBJECTS, view
@@ -105,6 +106,37 @@ def body_of(history: History, action: RecordedAction) -> str:
 def is_call(history: History, action: RecordedAction) -> bool:
     """Return whether this is a tool action and not the body of a run or step."""
     return action.is_tool and not body_of(history, action)
+
+
+def taken_back(history: History, actions: Iterable[str], word: str) -> str:
+    """Return this word if all changes were taken back, `partly` with it, `kept` if an undo kept them, or ""."""
+    every = list(actions)
+    # Of what was compacted it is known whether it was taken back, and no more.
+    gone = [id for id in every if history.actions[id].compacted_us]
+    back = sum(_is_back(history, id) for id in gone)
+    left = sum(len(history.live(id)) for id in every) + len(gone) - back
+    settled = sum(len(history.entries(id)) for id in every) + len(gone) - left
+    if not settled:
+        return ""
+    kept = sum(len(history.kept(id)) for id in every)
+    if kept == settled:
+        word = "kept"
+    return f"partly {word}" if left or 0 < kept < settled else word
+
+
+def _is_back(history: History, action: str) -> bool:
+    is_rollback = history.actions[action].is_rollback
+    return history.is_redone(action) if is_rollback else history.is_undone(action)
+
+
+def waits_for_a_decision(history: History, run: RecordedRun) -> bool:
+    """Return True if a human should continue this run or take it back."""
+    if run.life is Life.HANDED_OVER:
+        return True
+    if run.life is not Life.INTERRUPTED:
+        return False
+    gone = taken_back(history, run.actions, "taken back") == "taken back"
+    return not gone and bool(run.began.key or any(history.live(id) for id in run.actions))
 
 
 def changed(changes: Iterable[Change]) -> str:
