@@ -141,7 +141,7 @@ def test_a_newer_event_is_refused_and_not_misread(event: dict[str, str]) -> None
 
 
 def test_an_event_of_this_format_and_of_those_before_is_read() -> None:
-    assert e.EVENTS_VERSION == 9, "a journal of a newer one is refused by every older program"
+    assert e.EVENTS_VERSION == 10, "a journal of a newer one is refused by every older program"
     for version in range(1, e.EVENTS_VERSION + 1):
         assert unseal(seal(envelope(v=version))[0], "event 9").v == version
 

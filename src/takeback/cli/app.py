@@ -42,7 +42,7 @@ COMMANDS = {
     "uninstall": "Remove Takeback's hooks from an agent's settings",
     "doctor": "Prove that your coding agents are protected, with a trial of each",
     "verify": "Check that nothing recorded was lost or altered",
-    "plan": "Check a plan against the safety rules, or run it",
+    "plan": "Check a plan against the safety rules, approve it, or run it",
     "export": "Print every recorded event, for other programs",
     "gc": "Delete stored content, and compact records, that exceed the limits in takeback.toml",
     "forget": "Remove the content of a path from every stored version, or the whole history",

@@ -52,7 +52,7 @@ def _noted(record: Record, event: e.ActionNoted) -> RecordedAction:
     action = RecordedAction(record.id, *called(began), record.stream, "", record.at_us, began)
     action.life, action.ended_us = lifecycle.ENDED[event.outcome], record.at_us
     action.result, action.full, action.why = event.result, event.full, event.why
-    action.compacted_us = record.compacted_us
+    action.compacted_us, action.intended = record.compacted_us, event.intended
     return action
 
 
@@ -208,7 +208,8 @@ def next_of_run(run: RecordedRun, record: Record) -> str:
     """Take in a record of a run: of its life, of its steps, or the body of one of them."""
     event = record.event
     if isinstance(event, e.StepBegan):
-        run.steps[record.id] = RecordedStep(record.id, event.name, event.parent, event.ref, record.at_us)
+        began = RecordedStep(record.id, event.name, event.parent, event.ref, record.at_us, uses=event.uses)
+        run.steps[record.id] = began
         return ""
     if isinstance(event, e.StepEnded):
         step = run.steps.get(event.step)

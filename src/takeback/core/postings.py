@@ -82,6 +82,8 @@ class Topic(IntEnum):
     """The ends of actions that may have changed files, where nobody looked at the files."""
     BRANDED = 32
     """The beginnings of the actions of a run that put a brand on a process."""
+    PLAN = 33
+    """The approvals of a plan, by its digest."""
 
 
 def numbered(topic: Topic, id: str) -> int:

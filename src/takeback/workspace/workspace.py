@@ -23,7 +23,7 @@ from takeback.engine.describe import replay as describe_replay
 from takeback.engine.describe.diff import Diff
 from takeback.engine.describe.replay import ReplayMoment, RunSnapshot
 from takeback.engine.rollback.paths import path_filter
-from takeback.engine.runs.checks import choice_of
+from takeback.engine.runs.checks import choice_of, dependents_of
 from takeback.errors import (
     ContentGone,
     CorruptionError,
@@ -304,12 +304,14 @@ class Workspace:
         deliver: bool = False,
         roots: Sequence[str | os.PathLike[str]] = (),
         allow_home: bool = False,
+        on_failure: str = "undo",
     ) -> Run:
         """Return a run, an agent's attempt at a task, as a block: committed at its end, taken back by an exception.
 
         `roots` are folders outside the workspace that are protected, too, while the run is at work. With `steps` its
         progress is also kept in a workflow file, for restarts. With `deliver` the run itself delivers its intents
-        once it has committed; those that fail are left to a worker.
+        once it has committed; those that fail are left to a worker. With `on_failure="pause"` the completed steps
+        of a failed run stay, and it can be continued by its key.
         """
         began = self._began(name, key, autopilot=autopilot, actor=actor, session=session, ref=ref)
         from takeback.engine.runs.parts import Options
@@ -324,6 +326,7 @@ class Workspace:
             deliver=deliver,
             steps=tuple(steps),
             roots=self.roots(roots, allow_home=allow_home),
+            on_failure=on_failure,
         )
         return self.parts.runs.run(options, approve=approve, approval_wait_s=approval_wait_s)
 
@@ -528,12 +531,14 @@ class Workspace:
         paths: Iterable[str] = (),
         preview: bool = False,
         on_conflict: str = "stop",
+        dependents: str = "stop",
     ) -> RollbackReport:
-        """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint."""
-        report = self.try_undo(
-            *wanted, to=to, agent=agent, paths=paths, preview=preview, on_conflict=on_conflict
-        )
-        return report.require_complete()
+        """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint.
+
+        `dependents` says what happens to steps that used results of these: stop, take or leave.
+        """
+        options: dict[str, Any] = {"paths": paths, "preview": preview, "on_conflict": on_conflict}
+        return self.try_undo(*wanted, to=to, agent=agent, dependents=dependents, **options).require_complete()
 
     def try_undo(
         self,
@@ -543,6 +548,7 @@ class Workspace:
         paths: Iterable[str] = (),
         preview: bool = False,
         on_conflict: str = "stop",
+        dependents: str = "stop",
     ) -> RollbackReport:
         """Do what `undo` does; the report says whether it is complete, or stopped at a conflict."""
         if not (wanted or to or agent):
@@ -557,6 +563,7 @@ class Workspace:
                 wanted=path_filter(self.root, self.history, paths),
                 preview=preview,
                 on_conflict=choice_of(on_conflict),
+                dependents=dependents_of(dependents),
             )
         return self._not_lost(report)
 

@@ -69,6 +69,24 @@ def _facts(function: Function, said: Declared) -> Facts:
     return Facts(inner, said, tool, said.name if chosen else tool, is_async(inner), hides_something(inner))
 
 
+def first_key(function: Function, place: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Return the automatic key of the first call in a step that is meant to do this."""
+    facts = facts_of(function)
+    _, args, kwargs = unwrapped(function, args, kwargs)
+    kept = _kept(facts.declared.name, args, kwargs)
+    bound = arguments.by_name(facts.function, kept)
+    intended = keys.intent(bound, facts.declared.volatile, arguments.spread(facts.function))
+    return keys.action_key(place, 1, facts.identity, intended)
+
+
+def _kept(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments as they are stored. Raise UsageError for one that cannot be."""
+    return {
+        "args": [plain(item, f"argument {n} of {name}") for n, item in enumerate(args, 1)],
+        "kwargs": {key: plain(item, f"argument {key} of {name}") for key, item in kwargs.items()},
+    }
+
+
 class Caller:
     """One call of a run, from its beginning to its end."""
 
@@ -151,10 +169,7 @@ class Caller:
 
     def _wanted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:
         name = self._declared.name
-        kept = {
-            "args": [plain(item, f"argument {n} of {name}") for n, item in enumerate(args, 1)],
-            "kwargs": {key: plain(item, f"argument {key} of {name}") for key, item in kwargs.items()},
-        }
+        kept = _kept(name, args, kwargs)
         bound = arguments.by_name(self._function, kept)
         identity = self._facts.identity
         intended = keys.intent(bound, self._declared.volatile, arguments.spread(self._function))

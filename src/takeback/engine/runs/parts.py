@@ -25,6 +25,7 @@ from takeback.ports.clock import Clock
 from takeback.ports.databases import Databases
 
 CHECKPOINTS = ("action", "step", "run")
+ON_FAILURE = ("undo", "pause", "draft")
 
 
 class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +68,8 @@ class Options(msgspec.Struct, frozen=True):
     """The steps to keep in a workflow file, for a restart by a program that knows only that file."""
     roots: tuple[str, ...] = ()
     """Places outside the workspace that are looked at while the run is open."""
+    on_failure: str = "undo"
+    """What happens to a failed run: it is taken back, pauses after its completed steps, or is kept as a draft."""
 
     def checked(self) -> Options:
         """Return these options with the name redacted. Raise UsageError if they make no sense."""
@@ -78,6 +81,10 @@ class Options(msgspec.Struct, frozen=True):
         if self.checkpoint not in CHECKPOINTS:
             raise UsageError(
                 f"{self.checkpoint!r} is not a checkpoint granularity", hint="use action, step or run"
+            )
+        if self.on_failure not in ON_FAILURE:
+            raise UsageError(
+                f"{self.on_failure!r} is not what can happen to a failed run", hint="use undo, pause or draft"
             )
         began = msgspec.structs.replace(self.began, name=redact(name), key=key)
         return msgspec.structs.replace(self, began=began)
