@@ -29,6 +29,7 @@ COMMANDS = {
     "show": "Show everything that was recorded about one id",
     "diff": "Show what changed",
     "replay": "Show a past run event by event; nothing is executed",
+    "compare": "Compare two runs at the same task by what they did or intended",
     "resume": "Show how to continue interrupted runs; --exec continues one",
     "approvals": "List the requests that wait for your approval",
     "approve": "Approve one request, exactly as it was made and once",

@@ -4,14 +4,18 @@ action."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from takeback.core import events as e
-from takeback.core import ids, selection
+from takeback.core import ids, run_comparison, selection
 from takeback.core.change import Change, Version
+from takeback.core.entities import RecordedAction
 from takeback.core.history import History
+from takeback.core.run_comparison import RunComparison
 from takeback.core.selection import refuse_compacted
+from takeback.engine.describe.accounts import account
 from takeback.engine.rollback.paths import path_filter
-from takeback.errors import ConflictError, UsageError
+from takeback.errors import ConflictError, ContentGone, UsageError
 from takeback.workspace.parts import WorkspaceParts
 
 
@@ -102,3 +106,19 @@ def _last_beginning(history: History) -> Mapping[str, e.Mark]:
         if action.is_tool and (marks := action.began.marks):
             return _by_name(marks)
     return history.marks
+
+
+def compare_runs(parts: WorkspaceParts, first: str, second: str) -> RunComparison:
+    """Compare two runs by what they did or intended."""
+    history, journal, roots = parts.history, parts.journal, [str(parts.root)]
+
+    def in_full(action: RecordedAction) -> Any:
+        try:
+            call = parts.calls.known(action).call
+        except ContentGone:
+            return None
+        return [call.args, call.kwargs]
+
+    return run_comparison.compare(
+        *(account(history, journal.read(stream=run), run, roots, in_full) for run in (first, second))
+    )
