@@ -114,11 +114,18 @@ class RecordedAction(msgspec.Struct):
 
     @property
     def is_rollback(self) -> bool:
-        return isinstance(self.began, e.RollbackBegan)
+        return isinstance(self.began, e.RollbackBegan) and not self._is_accepted
 
     @property
     def is_tool(self) -> bool:
-        return isinstance(self.began, e.ActionBegan)
+        """True if it did something that can be taken back: a tool call, a command, or a view that was accepted."""
+        return isinstance(self.began, e.ActionBegan) or self._is_accepted
+
+    @property
+    def _is_accepted(self) -> bool:
+        """True for a view that was accepted. Until that is complete, it is finished like a rollback."""
+        is_one = isinstance(self.began, e.RollbackBegan) and self.began.kind is e.RollbackKind.ACCEPT
+        return is_one and self.life is not Life.OPEN
 
     @property
     def as_tool(self) -> e.ActionBegan:
@@ -233,6 +240,8 @@ def called(event: e.ActionBegan | e.RollbackBegan | e.DriftSeen) -> tuple[str, s
     """Return the kind and the name of the action that an event begins."""
     if isinstance(event, e.ActionBegan):
         return "action", event.name
+    if isinstance(event, e.RollbackBegan) and event.kind is e.RollbackKind.ACCEPT:
+        return event.kind.value, f"stage accept {event.stage}"
     if isinstance(event, e.RollbackBegan):
         return event.kind.value, " ".join([event.kind.value, *event.of])
     return "outside", ""

@@ -49,6 +49,8 @@ class RollbackKind(StrEnum):
     UNDO = "undo"
     REDO = "redo"
     RESTORE = "restore"
+    ACCEPT = "accept"
+    """Not a rollback, but carried out as one: the changes of a view are put into the workspace. Since version 10."""
 
 
 class Did(StrEnum):
@@ -412,6 +414,8 @@ class RollbackBegan(_Base, frozen=True, tag="rollback-began"):
     process: Process | None = None
     on_conflict: str = "stop"
     """The choice for conflicts, needed to finish the plan after a crash if a target has parts."""
+    stage: str = ""
+    """The view that is accepted. Since version 10."""
 
 
 class RollbackProgressed(_Base, frozen=True, tag="rollback-progressed"):

@@ -210,6 +210,41 @@ def _decide(
     seqs = tuple(entry.seq for entry in entries)
     if _came_and_went(segments, present):
         return Planned(target, Do.ALREADY, present, present, settles, seqs)
+    planned = _ruled(target, segments, present, choice, divisible=divisible)
+    blockers = _blockers(history, target, entries) if planned.do is Do.CONFLICT else ()
+    return msgspec.structs.replace(planned, settles=settles, seqs=seqs, blockers=blockers)
+
+
+def plan_acceptance(
+    changes: Iterable[Change],
+    present: Callable[[Iterable[Target]], Mapping[Target, Version]],
+    *,
+    on_conflict: OnConflict = OnConflict.STOP,
+    divisible: Callable[[Target], bool] = _nothing,
+) -> RollbackPlan:
+    """Decide about every change of a view, to be made in the workspace: the rule above, applied to its inverse.
+
+    What differs from where the view began was changed by someone else.
+    """
+    wanted = {change.target: change for change in changes}
+    now = present(list(wanted)) if wanted else {}
+    items = [
+        _ruled(
+            target,
+            [Segment(change.after, change.before, ())],
+            now[target],
+            on_conflict,
+            divisible=divisible(target),
+        )
+        for target, change in wanted.items()
+    ]
+    return RollbackPlan((), tuple(items), on_conflict)
+
+
+def _ruled(
+    target: Target, segments: list[Segment], present: Version, choice: OnConflict, *, divisible: bool
+) -> Planned:
+    """Apply the rule to the segments of one target."""
     version, why = present, ""
     merges: list[Merge] = []
     for segment in reversed(segments):
@@ -230,10 +265,9 @@ def _decide(
             continue
         if choice is OnConflict.KEEP:
             break
-        blockers = _blockers(history, target, entries)
-        return Planned(target, Do.CONFLICT, present, present, settles, seqs, why, blockers=blockers)
+        return Planned(target, Do.CONFLICT, present, present, (), why=why)
     do = _what(version, present, kept=bool(why), merging=bool(merges))
-    return Planned(target, do, present, version, settles, seqs, why, tuple(merges))
+    return Planned(target, do, present, version, (), why=why, merges=tuple(merges))
 
 
 def _came_and_went(segments: list[Segment], present: Version) -> bool:

@@ -24,6 +24,8 @@ from takeback.settings import FILE
 
 COMMAND_MAX = 10_000
 LINKS_MAX = 40
+VIEW_CARD = "stage.json"
+"""The file that makes a home of Takeback's state that of a view."""
 SEAT_LEAST_S, SEAT_MOST_S = 0.1, 86_400.0
 
 _AWS = (
@@ -89,7 +91,12 @@ def _followed(named: str) -> Path:
 
 
 def witness_folder() -> Path:
-    """Return the folder that lists which workspaces have a history. It is kept apart from the history itself."""
+    """Return the folder that lists which workspaces have a history. It is kept apart from the history itself.
+
+    A view is short-lived, and has its own.
+    """
+    if is_view(home := state_home()):
+        return home / "witness"
     return _data_folder(os.environ.get("XDG_DATA_HOME"), os.environ.get("HOME")) / "witness"
 
 
@@ -97,6 +104,22 @@ def witness_folder() -> Path:
 def _data_folder(_named: str | None, _home: str | None) -> Path:
     """Return the folder for data. It follows from these variables, and takes long to find."""
     return platformdirs.user_data_path("takeback")
+
+
+def is_view(home: Path) -> bool:
+    """Return True if this home of Takeback's state is that of a view, which has a card of its own."""
+    return os.path.exists(home / VIEW_CARD)
+
+
+def namespaces() -> str:
+    """Return which namespaces views may use: `off` for none, `user` for those of an ordinary user, or any."""
+    return _variable("TAKEBACK_NAMESPACES")
+
+
+def temporary_folders() -> list[Path]:
+    """Return the folders for temporary files, by their real paths."""
+    named = [_variable("TMPDIR"), "/tmp", "/var/tmp"]
+    return [path for one in named if one and (path := Path(os.path.realpath(one))).is_dir()]
 
 
 def names_state_home() -> bool:

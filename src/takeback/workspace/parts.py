@@ -24,6 +24,7 @@ from takeback.engine.runs.parts import SharedParts
 from takeback.engine.runs.recorded_calls import RecordedCalls
 from takeback.engine.runs.runs import Runs
 from takeback.engine.runs.values import ValueStore
+from takeback.engine.stage.folder import upper_of
 from takeback.engine.tracking import own_processes, recovery
 from takeback.engine.tracking.signs_of_life import SignsOfLife
 from takeback.engine.tracking.tracker import Tracker
@@ -173,6 +174,7 @@ class WorkspaceParts:
             progress=self.progress,
             reserve=Reserve(self.state),
             why_gone=self.why_gone,
+            upper=upper_of(self.state.parent.parent, self.root),
         )
 
     @cached_property

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from takeback.storage.content.memory import MemoryBlobs
     from takeback.workspace.forgetting import Forgotten
     from takeback.workspace.parts import WorkspaceParts
+    from takeback.workspace.staging import Stages
     from takeback.workspace.upkeep import Upkeep
 
 
@@ -277,6 +278,13 @@ class Workspace:
             ready=self._ready,
             undo=self.try_undo,
         )
+
+    @cached_property
+    def stages(self) -> Stages:
+        """The views of this workspace: made, worked in, accepted or dropped."""
+        from takeback.workspace.staging import Stages  # few commands need it
+
+        return Stages(self)
 
     def _ready(self) -> None:
         self.recover()

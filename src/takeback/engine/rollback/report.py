@@ -33,10 +33,20 @@ _ORDER = (
     "unverifiable",
     UNTOUCHED,
 )
-TITLES = {"undo": "Took back", "redo": "Brought back", "restore": "Restored"}
-_NOTHING_DONE = {"undo": "taken back", "redo": "brought back", "restore": "restored"}
-WOULD_TITLES = {"undo": "Would take back", "redo": "Would bring back", "restore": "Would restore"}
-DOING = {"undo": "take back", "redo": "bring back", "restore": "restore"}
+TITLES = {"undo": "Took back", "redo": "Brought back", "restore": "Restored", "accept": "Accepted"}
+_NOTHING_DONE = {
+    "undo": "taken back",
+    "redo": "brought back",
+    "restore": "restored",
+    "accept": "accepted",
+}
+WOULD_TITLES = {
+    "undo": "Would take back",
+    "redo": "Would bring back",
+    "restore": "Would restore",
+    "accept": "Would accept",
+}
+DOING = {"undo": "take back", "redo": "bring back", "restore": "restore", "accept": "accept"}
 _WOULD = {
     "restore": "restored",
     "remove": "removed",

@@ -27,6 +27,7 @@ from takeback.core.rollback import (
     RollbackPlan,
     judge,
     passed_over,
+    plan_acceptance,
     plan_rollback,
     unknown_among,
 )
@@ -174,6 +175,32 @@ class Rollbacks:
                 return self._carry_out(action.id, action.began, finished_earlier=True)
         return None
 
+    def accept(
+        self,
+        changes: Sequence[Change],
+        stage: str,
+        *,
+        wanted: Filter = any_target,
+        preview: bool = False,
+        on_conflict: OnConflict = OnConflict.STOP,
+    ) -> RollbackReport:
+        """Make the changes of a view here. What was changed here since the view began is a conflict."""
+        with self._quiet() as finished:
+            if finished:
+                return finished
+            chosen = [change for change in changes if wanted(change.target)]
+            plan = self._plan_acceptance(chosen, on_conflict)
+            others = [c for c in OnConflict if c not in (OnConflict.STOP, on_conflict)] if plan.conflicts else []
+            choices = tuple(c.value for c in others if not self._plan_acceptance(chosen, c).conflicts)
+            kind = e.RollbackKind.ACCEPT
+            return self._decide(plan, kind, preview=preview, choices=choices, stage=stage)
+
+    def _plan_acceptance(self, changes: Sequence[Change], on_conflict: OnConflict) -> RollbackPlan:
+        plan = plan_acceptance(
+            changes, self._seen, on_conflict=on_conflict, divisible=self._is_divisible
+        )
+        return self._foresee(self._merge(plan, "both changes are in it"))
+
     # Before
 
     def of_run(
@@ -276,12 +303,14 @@ class Rollbacks:
     def _is_divisible(self, target: Target) -> bool:
         return self.tracker.resources[target.resource].traits.divisible
 
-    def _merge(self, plan: RollbackPlan) -> RollbackPlan:
+    def _merge(
+        self, plan: RollbackPlan, why: str = "other changes stayed, the agent's were taken out"
+    ) -> RollbackPlan:
         """Try every merge now, so that one that fails stops the plan before anything is written."""
         choice = plan.on_conflict
-        return plan.decided({i.target: self._merged(i, choice) for i in plan.items if i.do is Do.MERGE})
+        return plan.decided({i.target: self._merged(i, choice, why) for i in plan.items if i.do is Do.MERGE})
 
-    def _merged(self, item: Planned, on_conflict: OnConflict) -> Planned:
+    def _merged(self, item: Planned, on_conflict: OnConflict, why: str) -> Planned:
         resource = self.tracker.resources[item.target.resource]
         version = item.goal
         for merge in item.merges:
@@ -289,7 +318,6 @@ class Rollbacks:
             if isinstance(merged, str):
                 return rollback_items.otherwise(item, Do.CONFLICT, merged, on_conflict)
             version = merged
-        why = "other changes stayed, the agent's were taken out"
         return msgspec.structs.replace(item, goal=version, why=why)
 
     def _foresee(self, plan: RollbackPlan) -> RollbackPlan:
@@ -317,6 +345,7 @@ class Rollbacks:
         preview: bool,
         even_nothing: bool = False,
         choices: tuple[str, ...] = (),
+        stage: str = "",
     ) -> RollbackReport:
         says, follows = self._says, self.tracker.follows
         unknown = unknown_among(self.ledger.history, kind, plan.of)
@@ -335,7 +364,7 @@ class Rollbacks:
             for i in plan.items
         )
         marks, choice = self.tracker.saved(i.target for i in plan.items), plan.on_conflict.value
-        began = e.RollbackBegan(kind, plan.of, plan.swaps, items, self.actor, marks, on_conflict=choice)
+        began = e.RollbackBegan(kind, plan.of, plan.swaps, items, self.actor, marks, on_conflict=choice, stage=stage)
         (record,) = self.ledger.append([began])
         crash_points.reach(RECORDED)
         return self._carry_out(record.id, began)

@@ -10,11 +10,9 @@ import select
 import shlex
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from types import FrameType
 
 import msgspec
 
@@ -44,10 +42,10 @@ from takeback.engine.tracking.tracker import Tracker
 from takeback.errors import BackendError, RefusedError, RunBusy, TakebackError
 from takeback.ports.foresight import Reached, Survey
 from takeback.system.processes import VARIABLE, adopting
+from takeback.system.signals import Forwarding
 
 NAME_MAX = 200
 LIFE_S = 1.0
-FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Child(msgspec.Struct):
@@ -360,7 +358,7 @@ def run_child(
     """
     show_life()
     environment = {**os.environ, VARIABLE: token, **more}
-    with adopting() as orphans, _Forwarding() as signals:
+    with adopting() as orphans, Forwarding() as signals:
         try:
             process = subprocess.Popen(list(words), env=environment)
         except FileNotFoundError:
@@ -374,7 +372,7 @@ def run_child(
             show_life()
             orphans.bury(process.pid)
 
-        signals.to(process)
+        signals.to(process.send_signal)
         _wait(process, partial(_try, beat), tick)
         code, left = process.returncode, orphans.living()
     if code >= 0:
@@ -416,37 +414,3 @@ def _wait(process: subprocess.Popen[bytes], show_life: Callable[[], None], tick:
     # Once more: if its end is not recorded, its last writes are still provably its own.
     show_life()
     process.wait()
-
-
-class _Forwarding:
-    """A block that forwards our signals to the command, including those that arrive before it has started.
-
-    A terminal's Ctrl-C reaches the command directly.
-    """
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._early: list[int] = []
-
-    def __enter__(self) -> _Forwarding:
-        numbers = (*FORWARDED, signal.SIGINT, signal.SIGQUIT)
-        self._before = {number: signal.signal(number, self._take) for number in numbers}
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def to(self, process: subprocess.Popen[bytes]) -> None:
-        """Forward all signals to this process from now on, and those that have already arrived."""
-        self._process = process
-        while self._early:
-            process.send_signal(self._early.pop(0))
-
-    def _take(self, number: int, _frame: FrameType | None) -> None:
-        if number in (signal.SIGINT, signal.SIGQUIT) and sys.stdin.isatty():
-            return
-        if self._process is None:
-            self._early.append(number)
-        else:
-            self._process.send_signal(number)

@@ -78,8 +78,9 @@ class Files:
         progress: Progress,
         reserve: Reserve | None = None,
         why_gone: WhyGone = pruned,
+        upper: Path | None = None,
     ) -> None:
-        """`reserve` is the space to give up when the disk is full."""
+        """`reserve` is the space to give up when the disk is full; `upper` has all changes of a view."""
         self._reserve = reserve
         self._why_gone = why_gone
         self._frugal: Frugal | None = None
@@ -106,6 +107,7 @@ class Files:
             rules="\n".join([WORKFLOW_RULE, *stated]),
             claims=claims,
             watching=watching,
+            upper=upper,
         )
 
     # The present

@@ -17,6 +17,7 @@ from takeback.resources.files.look import watch
 from takeback.resources.files.look.capture import Capture
 from takeback.resources.files.look.closed_folders import Doors
 from takeback.resources.files.look.scan import Dirty, scan, scan_below
+from takeback.resources.files.look.upper import touched
 from takeback.resources.files.look.watch import Watcher
 from takeback.resources.files.tree import tree as trees
 from takeback.resources.files.tree.cache import TreeCache, load_index, save_index
@@ -29,7 +30,7 @@ from takeback.system.processes import no_collection
 AUDIT_S = 300
 STATED_MAX = 50
 
-WATCHED, SCANNED, READ = "watcher", "scan", "every file read"
+WATCHED, SCANNED, READ, LAYERED = "watcher", "scan", "every file read", "upper layer"
 
 
 class TreeObserver:
@@ -48,8 +49,11 @@ class TreeObserver:
         rules: str,
         claims: Claims,
         watching: bool,
+        upper: Path | None = None,
     ) -> None:
+        """`upper` is the layer with all changes, if the tree is that of a view."""
         self.place = place
+        self._upper = upper
         self._doors = doors
         self.tree = b""
         self._stated: dict[bytes, str] = {}
@@ -101,6 +105,9 @@ class TreeObserver:
             self.forget()
         if self._root is None and not self._load():
             return self._first_look()
+        if self._upper is not None:
+            self._update(self._with_more(touched(self._upper, self.place, self.known)))
+            return LAYERED
         if self._watcher is not None and time.monotonic() - self._audited > AUDIT_S:
             return self._audit(self._watcher)
         if self._watcher is not None:
@@ -237,7 +244,7 @@ class TreeObserver:
     # The watcher
 
     def _begin_watching(self) -> None:
-        if not self._watching:
+        if not self._watching or self._upper is not None:
             return
         if why := watch.supported(self.place.fd):
             self._distrust(why)

@@ -132,6 +132,11 @@ class Appender:
         self._close_writer()
         crash_points.reach(PACK_SEALED)
 
+    def seal_active(self) -> None:
+        """Seal the active pack, so that nothing is ever added to any pack there is now."""
+        if self.writer is not None:
+            self._seal(self.writer)
+
     def record(self, frame: Frame, *, durable: bool = False) -> None:
         """Write a frame to the log."""
         view = self.view

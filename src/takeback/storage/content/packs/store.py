@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
@@ -20,7 +22,8 @@ from takeback.storage.content.packs import sweep as packs_sweep
 from takeback.storage.content.packs import verify
 from takeback.storage.content.packs.appender import LOG_ROWS_MAX, PACK_BYTES_MAX, Appender
 from takeback.storage.content.packs.format import zstd
-from takeback.storage.content.packs.format.catalog import listing
+from takeback.storage.content.packs.format.catalog import NAME as CATALOG
+from takeback.storage.content.packs.format.catalog import listing, pack_path, run_path
 from takeback.storage.content.packs.format.index import RecordLocation
 from takeback.storage.content.packs.format.record import PACK_HEAD_BYTES
 from takeback.storage.content.packs.ingest import parts
@@ -198,6 +201,36 @@ class PackStore(UnsharedStore):
     def size_bytes(self) -> int:
         stats = self.stats()
         return stats.bytes + stats.index_bytes
+
+    @_writing
+    def lend(self, folder: Path) -> None:
+        """Begin another store in this folder with all content of this one, by second names of the same packs.
+
+        Both grow and are cleaned up independently from then on. This costs by the number of packs, not by content.
+        """
+        self._appender.commit()
+        self._appender.begin()
+        self._appender.seal_active()
+        folder.mkdir(mode=0o700)
+        packs = [pack_path(self.folder, number) for number in self._view.packs]
+        for path in (*packs, *(run_path(self.folder, number) for number in self._view.catalog.runs)):
+            os.link(path, folder / path.name)
+        for path in (Path(self._view.log_path), self.folder / CATALOG):
+            if path.exists():
+                shutil.copyfile(path, folder / path.name)
+        self._appender.begun = False
+
+    def borrow(self, folder: Path) -> None:
+        """Copy in what another store has in packs of its own, which it did not get from this one."""
+        other = PackStore(folder)
+        try:
+            own = [n for n in listing(folder) if os.stat(pack_path(folder, n)).st_nlink == 1]
+            for digest, _ in scan(folder, dict.fromkeys(own, PACK_HEAD_BYTES)):
+                if not self.has(digest):
+                    self.put_named(digest, other.get(digest))
+        finally:
+            other.close()
+        self.sync()
 
     @_reading
     def stats(self) -> Stats:

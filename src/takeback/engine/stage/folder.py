@@ -1,0 +1,237 @@
+"""The folder of a view, in the state of its workspace: a home of Takeback of its own, and what was changed.
+
+    <state>/stages/<name>/home/stage.json        what the view is
+                         /home/layers/<n>/upper  what was changed in one folder, and `work` for the kernel
+                         /home/workspaces/…      the state of the workspace as the view has it: its journal, its content
+                         /tree/<folder>          the copy, where there are no overlays, and `tmp` beside it
+
+Inside the view this home is in the place of Takeback's own, so whatever runs there records in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from takeback.core.codec import path_of
+from takeback.core.events import Mark
+from takeback.errors import BackendError, CorruptionError, FormatTooNew, UsageError
+from takeback.system import crash_points, durable
+from takeback.system.namespaces import Isolation, Layer
+from takeback.system.private_files import private_folder, write_whole
+
+CARD = "stage.json"
+FORMAT = 1
+STAGES = "stages"
+OVERLAY, COPY = "overlay", "copy"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MADE_UP = re.compile(r"t([1-9][0-9]*)")
+
+NAMED = crash_points.crash_point("stage-named")
+ASIDE = crash_points.crash_point("stage-aside")
+
+
+class StageCard(msgspec.Struct, frozen=True):
+    """What a view is."""
+
+    format: int
+    name: str
+    kind: str
+    """`overlay`, or `copy` where the kernel does not allow one."""
+    root: str
+    """The workspace that it is a view of."""
+    seen_at: str
+    """Where its files are for a command inside: the same path, or that of the copy."""
+    home: str
+    """Where Takeback's state is for a command inside."""
+    made_us: int
+    base: tuple[Mark, ...]
+    """The workspace when the view was made, by the marks of its own journal."""
+    at: str = ""
+    """The moment that it shows, if that is not the one at which it was made."""
+    layers: tuple[str, ...] = ()
+    """The folders that are overlaid; the workspace is the first."""
+    kept: str = ""
+    """Where the saved git objects are, below which the view keeps its own."""
+    as_root: bool = False
+    network: str = "full"
+    why_copy: str = ""
+    command: str = ""
+    """The last command that ran in it."""
+    exit_code: int | None = None
+
+
+class StageFolder:
+    """The folder of one view."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.home = path / "home"
+
+    @property
+    def card(self) -> StageCard:
+        try:
+            card = msgspec.json.decode((self.home / CARD).read_bytes(), type=StageCard)
+        except msgspec.DecodeError as error:
+            raise CorruptionError(
+                f"{self.home / CARD} is damaged: {error}; nothing was changed",
+                hint=f"`takeback stage drop {self.path.name}` removes the view",
+            ) from error
+        except OSError as error:
+            raise BackendError(f"{self.home / CARD} cannot be read: {error.strerror}") from error
+        if card.format > FORMAT:
+            raise FormatTooNew(
+                f"{self.path} was written by a newer Takeback (format {card.format}); nothing was changed",
+                hint="upgrade Takeback",
+            )
+        return card
+
+    def write(self, card: StageCard) -> None:
+        write_whole(self.home / CARD, msgspec.json.encode(card) + b"\n")
+
+    def layer(self, number: int) -> tuple[Path, Path]:
+        """Return the upper layer of a folder, and what the kernel needs beside it."""
+        layer = self.home / "layers" / str(number)
+        return layer / "upper", layer / "work"
+
+    def isolation(self, card: StageCard, network: str = "") -> Isolation:
+        """Return what a command in the view sees."""
+        places = [*card.layers, *([card.kept] if card.kept else [])]
+        layers = []
+        for number, place in enumerate(places):
+            upper, work = self.layer(number)
+            layers.append(Layer(os.fsdecode(path_of(place)), str(upper), str(work)))
+        return Isolation(
+            tuple(layers),
+            ((str(self.home), os.fsdecode(path_of(card.home))),),
+            network=network or card.network,
+            as_root=card.as_root,
+        )
+
+    def bytes_used(self) -> int:
+        """Return how much space the view takes: what it shares with its workspace is not counted."""
+        total = 0
+        for here, _, names in os.walk(self.path):
+            for name in names:
+                try:
+                    found = os.lstat(os.path.join(here, name))
+                except OSError:
+                    continue
+                total += found.st_blocks * 512 if found.st_nlink == 1 else 0
+        return total
+
+    def remove(self) -> None:
+        """Remove the view: at once out of sight, then for good."""
+        aside = self.path.with_name(f".gone-{self.path.name}-{os.getpid()}")
+        os.rename(self.path, aside)
+        durable.sync_folder(aside.parent)
+        crash_points.reach(ASIDE)
+        delete(aside)
+
+
+def delete(folder: Path) -> None:
+    """Delete a folder with all below it, even what is closed to its owner: the kernel leaves such a folder behind."""
+
+    def retry(what: object, path: str, error: object) -> None:
+        for each in (os.path.dirname(path), path):
+            found = os.lstat(each)
+            if stat.S_ISDIR(found.st_mode):
+                os.chmod(each, 0o700)
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+
+    shutil.rmtree(folder, onerror=retry)
+
+
+class StageFolders:
+    """The views of one workspace."""
+
+    def __init__(self, state: Path) -> None:
+        self.path = state / STAGES
+
+    def __iter__(self) -> Iterator[StageFolder]:
+        for name in self.names():
+            yield StageFolder(self.path / name)
+
+    def names(self) -> list[str]:
+        """Return the names of all views, in the order in which they were made up, or of the alphabet."""
+        try:
+            found = [name for name in os.listdir(self.path) if not name.startswith(".")]
+        except FileNotFoundError:
+            return []
+        return sorted(found, key=lambda name: (_number(name), name))
+
+    def find(self, name: str) -> StageFolder:
+        if name not in self.names():
+            known = ", ".join(self.names())
+            raise UsageError(
+                f"there is no view {name!r}; nothing was done",
+                hint=f"there are: {known}" if known else "`takeback stage new` makes one",
+            )
+        return StageFolder(self.path / name)
+
+    def chosen(self, name: str) -> str:
+        """Return the name for a new view, or one that is made up. Raise UsageError if it is taken."""
+        if name and not _NAME.fullmatch(name):
+            raise UsageError(
+                f"{name!r} cannot be the name of a view; nothing was made",
+                hint="use letters, digits, dots, dashes and underscores",
+            )
+        if name in self.names():
+            raise UsageError(
+                f"there is a view {name!r} already; nothing was made",
+                hint=f"choose another name, or `takeback stage drop {name}` first",
+            )
+        return name or f"t{max([0, *map(_number, self.names())]) + 1}"
+
+    def begin(self, name: str) -> StageFolder:
+        """Return a folder to prepare a view in, which nobody sees yet."""
+        private_folder(self.path)
+        path = self.path / f".new-{name}-{os.getpid()}"
+        if path.exists():
+            delete(path)
+        path.mkdir(mode=0o700)
+        (path / "home").mkdir(mode=0o700)
+        return StageFolder(path)
+
+    def publish(self, prepared: StageFolder, name: str) -> StageFolder:
+        """Give a prepared view its name: from here on it exists. Raise UsageError if somebody else was faster."""
+        self.chosen(name)
+        os.rename(prepared.path, self.path / name)
+        durable.sync_folder(self.path)
+        crash_points.reach(NAMED)
+        return StageFolder(self.path / name)
+
+    def tidy(self) -> None:
+        """Remove what a crash left of views that were not complete, or about to go. Call it under the lock."""
+        try:
+            left = [name for name in os.listdir(self.path) if name.startswith(".")]
+        except FileNotFoundError:
+            return
+        for name in left:
+            delete(self.path / name)
+
+
+def _number(name: str) -> int:
+    found = _MADE_UP.fullmatch(name)
+    return int(found[1]) if found else 0
+
+
+def upper_of(home: Path, root: Path) -> Path | None:
+    """Return the layer with all changes of this workspace, if this is the home of a view that is an overlay."""
+    if not (home / CARD).exists():
+        return None
+    try:
+        card = msgspec.json.decode((home / CARD).read_bytes(), type=StageCard)
+    except msgspec.DecodeError:
+        return None
+    is_this = card.kind == OVERLAY and Path(os.fsdecode(path_of(card.root))) == root
+    return home / "layers" / "0" / "upper" if is_this else None

@@ -1,0 +1,535 @@
+"""The views of a workspace: made, worked in, looked at, accepted and dropped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from takeback._version import __version__
+from takeback.core import events as e
+from takeback.core import ids
+from takeback.core.change import Change, Target
+from takeback.core.codec import path_of, text_of
+from takeback.core.policy import Decision
+from takeback.core.rollback import OnConflict
+from takeback.engine.describe.diff import Diff
+from takeback.engine.rollback.paths import at_paths
+from takeback.engine.runs.checks import choice_of
+from takeback.engine.stage import copying, entering
+from takeback.engine.stage.entering import KernelRefused
+from takeback.engine.stage.folder import (
+    COPY,
+    FORMAT,
+    OVERLAY,
+    StageCard,
+    StageFolder,
+    StageFolders,
+    delete,
+)
+from takeback.errors import ConflictError, UsageError
+from takeback.resources.git.format import place as git_place
+from takeback.settings import environment
+from takeback.storage.content.packs import PackStore
+from takeback.storage.state import acceptance
+from takeback.storage.state.registry import Registry, state_name
+from takeback.system import crash_points, namespaces, overlay
+from takeback.system.private_files import private_folder
+from takeback.workspace.store.content import PACKS
+from takeback.workspace.store.journal import journal_of
+
+if TYPE_CHECKING:
+    from takeback.core.events import Process
+    from takeback.engine.rollback.report import RollbackReport
+    from takeback.engine.tracking.command import CommandPlan
+    from takeback.workspace.workspace import Workspace
+
+R = TypeVar("R")
+
+PREPARED = crash_points.crash_point("stage-prepared")
+BROUGHT = crash_points.crash_point("stage-brought")
+
+_CACHES = ("files.index", "git.index", "sqlite.index", "generation", "databases")
+"""What the view knows from the beginning, because it begins as a picture of the present."""
+
+
+class StageRun(msgspec.Struct, frozen=True):
+    """How a command in a view ended."""
+
+    id: str
+    code: int
+    why: str = ""
+    started: bool = True
+    unrecorded: str = ""
+    living: tuple[int, ...] = ()
+
+
+class StageLook(msgspec.Struct, frozen=True):
+    """What is different in a view."""
+
+    changes: tuple[Change, ...]
+    said: tuple[str, ...]
+    """Each change as a person would describe it, where the name of its target does not say enough."""
+    minor: tuple[bool, ...]
+    """Whether each change hardly matters to people: it follows from another one, or is only a time."""
+
+
+class StageText(msgspec.Struct, frozen=True):
+    """What is different in a view, line by line."""
+
+    text: str
+    data: list[dict[str, Any]]
+
+
+class StageComparison(msgspec.Struct, frozen=True):
+    """Two views of one workspace, by the targets that they changed."""
+
+    same: tuple[Target, ...]
+    differ: tuple[Target, ...]
+    only_first: tuple[Target, ...]
+    only_second: tuple[Target, ...]
+
+
+class Stages:
+    """The views of one workspace."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._folders = StageFolders(workspace.state)
+
+    def __iter__(self) -> Iterator[Stage]:
+        return (Stage(self._workspace, folder) for folder in self._folders)
+
+    def __getitem__(self, name: str) -> Stage:
+        return Stage(self._workspace, self._folders.find(name))
+
+    def names(self) -> list[str]:
+        return self._folders.names()
+
+    def new(
+        self, name: str = "", *, at: str = "", way: Sequence[Change] = (), network: str = "full"
+    ) -> Stage:
+        """Make a view of the workspace as it is now. Without a name, one is made up.
+
+        `way` leads from the present to the moment `at` that the view is to show: for each target, from its present
+        version to the one at that moment.
+        """
+        if network not in namespaces.NETWORKS:
+            raise UsageError(
+                f"{network!r} is not a choice for the network of a view; nothing was made",
+                hint=f"choose {', '.join(namespaces.NETWORKS[:-1])} or {namespaces.NETWORKS[-1]}",
+            )
+        workspace, parts = self._workspace, self._workspace.parts
+        if not isinstance(parts.store, PackStore):
+            raise UsageError(
+                "a workspace in memory has no views; nothing was made", hint='open it without store="memory"'
+            )
+        with workspace.lock.held():
+            workspace.recover()
+            self._folders.tidy()
+            chosen = self._folders.chosen(name)
+            marks = tuple(m for m in parts.tracker.observe() if m.resource != parts.outside.name)
+            prepared = self._folders.begin(chosen)
+            try:
+                Making(workspace, prepared, chosen, marks, network).run(at, way)
+                crash_points.reach(PREPARED)
+                return Stage(workspace, self._folders.publish(prepared, chosen))
+            except BaseException:
+                if prepared.path.exists():
+                    delete(prepared.path)
+                raise
+
+    def compare(self, first: str, second: str) -> StageComparison:
+        """Return in which targets two views differ from each other, of those that one of them changed."""
+        ones, others = (
+            {change.target: change for change in self[name].look().changes} for name in (first, second)
+        )
+        both = sorted(ones.keys() & others.keys())
+        same = tuple(target for target in both if ones[target].after == others[target].after)
+        return StageComparison(
+            same,
+            tuple(target for target in both if target not in same),
+            tuple(sorted(ones.keys() - others.keys())),
+            tuple(sorted(others.keys() - ones.keys())),
+        )
+
+
+class Making:
+    """The making of one view."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        folder: StageFolder,
+        name: str,
+        marks: tuple[e.Mark, ...],
+        network: str,
+    ) -> None:
+        self._workspace = workspace
+        self._folder = folder
+        self._name = name
+        self._marks = marks
+        self._network = network
+        self._home = workspace.state.parent.parent
+
+    def run(self, at: str, way: Sequence[Change]) -> None:
+        why = "TAKEBACK_NAMESPACES is off" if environment.namespaces() == "off" else ""
+        if not why:
+            try:
+                self._overlay(at)
+            except KernelRefused as error:
+                why = error.message.partition(": ")[2]
+        if why:
+            self._copy(at, why)
+        if way:
+            self._lead(way)
+
+    def _overlay(self, at: str) -> None:
+        """Prepare an overlay, and try it. Raise KernelRefused if the kernel does not allow it."""
+        workspace, state = self._workspace, self._workspace.state
+        inner = self._state(state.name)
+        for resource in workspace.parts.observed:
+            resource.remember()
+        for name in _CACHES:
+            if (state / name).exists():
+                shutil.copyfile(state / name, inner / name)
+        kept = state / "git"
+        if kept.exists():
+            (inner / "git").mkdir(mode=0o700)
+        card = self._card(
+            OVERLAY,
+            at,
+            seen_at=workspace.root,
+            home=self._home,
+            layers=tuple(_text(place) for place in self._places()),
+            kept=_text(kept) if kept.exists() else "",
+            as_root=os.geteuid() == 0 and environment.namespaces() != "user",
+        )
+        for number in range(len(card.layers) + bool(card.kept)):
+            for path in self._folder.layer(number):
+                path.mkdir(mode=0o700, parents=True)
+        upper = self._folder.layer(0)[0]
+        shutil.copystat(workspace.root, upper)
+        self._folder.write(card)
+        entering.inside(self._folder, partial(self._begin, inner, card), bool)
+
+    def _begin(self, inner: Path, card: StageCard) -> bool:
+        """Begin the journal of the view, inside it."""
+        seen, state = _inner(card)
+        Registry(state.parent.parent).create(seen)
+        journal = journal_of(state)
+        began = e.WorkspaceBegan(text_of(os.fsencode(seen)), __version__)
+        base = e.CheckpointTaken(f"the beginning of the view {self._name}", environment.actor(), card.base)
+        journal.append([began, base], stream=ids.WORKSPACE, key="workspace-began")
+        journal.close()
+        return True
+
+    def _places(self) -> list[Path]:
+        """Return the folders to overlay: the workspace, the home and the temporary folders, each once."""
+        root = self._workspace.root
+        found = [root]
+        for path in sorted({environment.home_folder(), *environment.temporary_folders()}):
+            if path == Path("/") or not path.is_dir() or not os.access(path, os.R_OK | os.X_OK):
+                continue
+            if not any(path.is_relative_to(other) for other in found):
+                found.append(path)
+        return found
+
+    def _copy(self, at: str, why: str) -> None:
+        """Make the view as a copy."""
+        delete(self._folder.home)
+        private_folder(self._folder.home)
+        root, final = self._workspace.root, self._folder.path.parent / self._name
+        private_folder(self._folder.path / "tree")
+        private_folder(self._folder.path / "tmp")
+        copying.copy_tree(
+            root,
+            self._folder.path / "tree" / root.name,
+            lambda path: path == self._home,
+            self._workspace.parts.progress,
+        )
+        seen = final / "tree" / root.name
+        inner = self._state(state_name(seen))
+        kept = self._workspace.state / "git"
+        if kept.exists():
+            shutil.copytree(kept, inner / "git", copy_function=os.link, ignore=shutil.ignore_patterns("folders"))
+        card = self._card(COPY, at, seen_at=seen, home=final / "home", why_copy=why)
+        self._folder.write(card)
+
+    def _state(self, name: str) -> Path:
+        """Return the state folder of the workspace inside the view, with all content of the one outside."""
+        inner = self._folder.home / "workspaces" / name
+        private_folder(inner.parent)
+        private_folder(inner)
+        store = self._workspace.parts.store
+        assert isinstance(store, PackStore)
+        store.lend(inner / PACKS)
+        accepted = self._workspace.state / acceptance.FILE
+        if accepted.exists():
+            shutil.copyfile(accepted, inner / accepted.name)
+        return inner
+
+    def _card(self, kind: str, at: str, *, seen_at: Path, home: Path, **more: Any) -> StageCard:
+        return StageCard(
+            FORMAT,
+            self._name,
+            kind,
+            _text(self._workspace.root),
+            _text(seen_at),
+            _text(home),
+            time.time_ns() // 1000,
+            self._marks,
+            at=at,
+            network=self._network,
+            **more,
+        )
+
+    def _lead(self, way: Sequence[Change]) -> None:
+        """Bring the view to another moment: what differs from the present is all that is written."""
+        stage = Stage(self._workspace, self._folder)
+        base = stage.inside(partial(_led, tuple(way)), tuple[e.Mark, ...])
+        self._folder.write(msgspec.structs.replace(self._folder.card, base=base))
+
+
+def _led(way: Sequence[Change], inner: Workspace) -> tuple[e.Mark, ...]:
+    inner.parts.rollbacks.accept(way, "the past", on_conflict=OnConflict.OVERWRITE).require_complete()
+    with inner.lock.held():
+        marks = inner.parts.tracker.observe()
+        inner.parts.tracker.save("the moment that the view shows", environment.actor())
+    return tuple(mark for mark in marks if mark.resource != inner.parts.outside.name)
+
+
+class Stage:
+    """One view of a workspace."""
+
+    def __init__(self, workspace: Workspace, folder: StageFolder) -> None:
+        self._workspace = workspace
+        self.folder = folder
+
+    @property
+    def name(self) -> str:
+        return self.folder.path.name
+
+    @property
+    def card(self) -> StageCard:
+        return self.folder.card
+
+    @property
+    def root(self) -> Path:
+        """Where the files of the view are: for a copy seen from anywhere, otherwise only inside."""
+        return _inner(self.card)[0]
+
+    def __repr__(self) -> str:
+        return f"<Stage {self.name} of {self._workspace.root}>"
+
+    def inside(
+        self, do: Callable[[Workspace], R], kind: type[R], *, network: str = "", waits: bool = False
+    ) -> R:
+        """Return what `do` returns for the workspace as this view has it, in a process inside the view."""
+        return entering.inside(
+            self.folder, partial(_with_opened, self.card, do), kind, network=network, waits=waits
+        )
+
+    def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        name: str = "",
+        autopilot: bool = False,
+        network: str = "",
+        ask: Callable[[CommandPlan, Decision], bool | None] = lambda _plan, _ruling: None,
+        before: Callable[[CommandPlan, str], None] = lambda _plan, _locked: None,
+        after: Callable[[], None] = lambda: None,
+        spares: Callable[[Process], bool] = lambda _: False,
+    ) -> StageRun:
+        """Run a command in the view as one action of the view's own history, as `takeback run` does outside.
+
+        `ask` asks a human about a command that a rule holds back; `before` and `after` are called around it. All
+        three are called inside the view.
+        """
+
+        def do(inner: Workspace) -> StageRun:
+            inner.recover()
+            plan = inner.commands.plan(command, name=name, autopilot=autopilot)
+            before(plan, inner.commands.allow(plan, partial(ask, plan)))
+            result = inner.commands.run(plan, spares=spares)
+            after()
+            unrecorded = str(result.unrecorded) if result.unrecorded else ""
+            child = result.child
+            return StageRun(result.id, child.code, child.why, child.started, unrecorded, result.living)
+
+        done = self.inside(do, StageRun, network=network, waits=True)
+        words = command if isinstance(command, str) else " ".join(command)
+        self.folder.write(msgspec.structs.replace(self.card, command=words[:200], exit_code=done.code))
+        return done
+
+    def look(self) -> StageLook:
+        """Return what is different in the view from where it began."""
+        return self.inside(partial(_looked, self.card.base), StageLook)
+
+    def changes(self) -> tuple[Change, ...]:
+        """Return the same as changes."""
+        return self.look().changes
+
+    def diff(self) -> StageText:
+        """Return the same line by line."""
+        return self.inside(partial(_told, self.card.base), StageText)
+
+    def outside(self) -> list[str]:
+        """Return what was written or deleted in the view beyond the workspace: in the home, in temporary folders."""
+        found: list[str] = []
+        for number, place in enumerate(self.card.layers):
+            above = path_of(place)
+            for touched in overlay.walk(os.fsencode(self.folder.layer(number)[0])) if number else ():
+                here = os.path.join(above, touched.path) if touched.path else above
+                below = os.path.join(os.fsencode(self.folder.layer(number)[0]), touched.path)
+                found += [
+                    os.fsdecode(os.path.join(here, one))
+                    for one in touched.there
+                    if not os.path.isdir(os.path.join(below, one))
+                ]
+                found += [f"{os.fsdecode(os.path.join(here, one))} (deleted)" for one in touched.gone]
+        return sorted(found)
+
+    def moved(self) -> list[Change]:
+        """Return what was changed in the workspace itself since the view was made."""
+        parts = self._workspace.parts
+        with parts.lock.held():
+            now = {mark.resource: mark for mark in parts.tracker.observe()}
+            return [
+                change
+                for mark in self.card.base
+                if mark.resource in now and parts.tracker.observed[mark.resource].keeps(mark)
+                for change in parts.tracker.observed[mark.resource].changes(mark, now[mark.resource])
+                if change.before != change.after
+            ]
+
+    def living(self) -> list[int]:
+        """Return the processes that are at work in the view."""
+        return entering.living(self.folder)
+
+    def accept(
+        self,
+        *,
+        paths: Sequence[str] = (),
+        on_conflict: str = "stop",
+        preview: bool = False,
+    ) -> RollbackReport:
+        """Make the changes of the view in the workspace, as one action, and drop the view if nothing of it is left.
+
+        What was changed in the workspace since the view was made is a conflict.
+        """
+        workspace, parts = self._workspace, self._workspace.parts
+        entering.refuse_living(self.folder, "accepted")
+        changes = self._acceptable(self.look().changes)
+        wanted = at_paths(workspace.root, paths) if paths else None
+        with workspace.lock.held():
+            workspace.recover()
+            store = parts.store
+            assert isinstance(store, PackStore)
+            store.borrow(self._inner_state() / PACKS)
+            if not preview:
+                self._bring_objects()
+            crash_points.reach(BROUGHT)
+        more = {"wanted": wanted} if wanted else {}
+        report = parts.rollbacks.accept(
+            changes, self.name, preview=preview, on_conflict=choice_of(on_conflict), **more
+        )
+        stays = [item for item in report.items if item.did in ("kept", "conflict", "failed", "unverifiable")]
+        if not preview and not paths and not stays and not report.finished_earlier:
+            self.drop()
+        return report
+
+    def _acceptable(self, changes: Sequence[Change]) -> list[Change]:
+        """Return the changes that can be made outside. Objects are only ever added to a repository."""
+        return [c for c in changes if not (c.target.resource == "git" and c.target.name.endswith("objects"))]
+
+    def _inner_state(self) -> Path:
+        seen, _ = _inner(self.card)
+        return self.folder.home / "workspaces" / state_name(seen)
+
+    def _bring_objects(self) -> None:
+        """Copy the git objects that were made in the view. Until a ref names them, they change nothing."""
+        card, root = self.card, self._workspace.root
+        of_view = self.folder.layer(0)[0] if card.kind == OVERLAY else self.folder.path / "tree" / root.name
+        source, place = of_view / ".git" / "objects", root / ".git" / "objects"
+        if not source.is_dir() or not place.is_dir() or git_place.LINK != b".git":
+            return
+        for here, _, names in os.walk(source):
+            target = place / os.path.relpath(here, source)
+            for name in names:
+                made = Path(here) / name
+                if made.is_symlink() or not made.is_file() or (target / name).exists():
+                    continue
+                target.mkdir(parents=True, exist_ok=True)
+                new = target / f".takeback-{name}"
+                shutil.copy2(made, new)
+                os.rename(new, target / name)
+
+    def drop(self) -> None:
+        """Remove the view with all that was changed in it. The workspace stays as it is."""
+        entering.refuse_living(self.folder, "dropped")
+        self.folder.remove()
+
+
+def _with_opened(card: StageCard, do: Callable[[Workspace], R]) -> R:
+    """Return what `do` returns for the workspace of the view that this process is in."""
+    from takeback.workspace.opening import open_workspace
+    from takeback.workspace.workspace import Workspace
+
+    seen, state = _inner(card)
+    if card.kind == COPY and not (state / "workspace.json").exists():
+        # The first look at a copy: nothing is known of it yet.
+        with open_workspace(seen, watching=False, home=state.parent.parent) as begun:
+            begun.save("the beginning of the view")
+    with Workspace(seen, state, journal_of(state)) as inner:
+        return do(inner)
+
+
+def _inner(card: StageCard) -> tuple[Path, Path]:
+    """Return the workspace and its state folder, as a process inside the view has them."""
+    seen, home = (Path(os.fsdecode(path_of(path))) for path in (card.seen_at, card.home))
+    return seen, home / "workspaces" / state_name(seen)
+
+
+def _changed(base: Sequence[e.Mark], inner: Workspace) -> list[Change]:
+    """Return what differs now from the beginning of the view."""
+    tracker = inner.parts.tracker
+    with inner.lock.held():
+        inner.recover()
+        now = {mark.resource: mark for mark in tracker.observe()}
+        for mark in base:
+            if not tracker.observed[mark.resource].keeps(mark):
+                raise ConflictError(
+                    f"the {mark.resource} with which the view began were pruned in it, so it cannot be compared",
+                    hint="copy what you need with `takeback stage shell`, then drop the view",
+                )
+        return [
+            change
+            for mark in base
+            if mark.resource in now
+            for change in tracker.observed[mark.resource].changes(mark, now[mark.resource])
+        ]
+
+
+def _looked(base: Sequence[e.Mark], inner: Workspace) -> StageLook:
+    found = _changed(base, inner)
+    minor = (c.before == c.after or inner.parts.tracker.follows(c.target) for c in found)
+    return StageLook(tuple(found), tuple(map(inner.tell, found)), tuple(minor))
+
+
+def _told(base: Sequence[e.Mark], inner: Workspace) -> StageText:
+    from takeback.workspace.comparison import Comparison
+
+    diff = Diff(tuple(_changed(base, inner)), Comparison(inner.parts).text, inner.tell)
+    return StageText(str(diff), diff.data())
+
+
+def _text(path: Path) -> str:
+    return text_of(os.fsencode(path))
