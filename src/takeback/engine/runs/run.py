@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -73,6 +74,15 @@ class Run(Actions, AlsoAsync["Run"]):
     def id(self) -> str:
         """The id of the run; empty before its block."""
         return self._context.id
+
+    @property
+    def root(self) -> Path:
+        """The folder to work in: that of the workspace, or in a shadow that of its view."""
+        return self._parts.root
+
+    def promote(self) -> Run:
+        """Do for real what a shadow showed. Raise UsageError for a run that is not a shadow."""
+        raise UsageError("this run was real, so there is nothing to promote", hint="tb.run(..., shadow=True)")
 
     # The block
 
