@@ -313,13 +313,16 @@ class Workspace:
         roots: Sequence[str | os.PathLike[str]] = (),
         allow_home: bool = False,
         on_failure: str = "undo",
+        shadow: bool = False,
+        copies: Mapping[str, str] | None = None,
     ) -> Run:
         """Return a run, an agent's attempt at a task, as a block: committed at its end, taken back by an exception.
 
         `roots` are folders outside the workspace that are protected, too, while the run is at work. With `steps` its
         progress is also kept in a workflow file, for restarts. With `deliver` the run itself delivers its intents
         once it has committed; those that fail are left to a worker. With `on_failure="pause"` the completed steps
-        of a failed run stay, and it can be continued by its key.
+        of a failed run stay, and it can be continued by its key; with "draft" what is taken back stays as a view.
+        With `shadow` the run works in a view and reaches no other system; `copies` names copies of databases for it.
         """
         began = self._began(name, key, autopilot=autopilot, actor=actor, session=session, ref=ref)
         from takeback.engine.runs.parts import Options
@@ -336,6 +339,10 @@ class Workspace:
             roots=self.roots(roots, allow_home=allow_home),
             on_failure=on_failure,
         )
+        if shadow:
+            from takeback.workspace.shadow.runs import ReviewedShadow  # few runs are shadows
+
+            return ReviewedShadow(self, options, approve, copies or {})
         return self.parts.runs.run(options, approve=approve, approval_wait_s=approval_wait_s)
 
     def _began(
@@ -357,16 +364,9 @@ class Workspace:
         self, folders: Sequence[str | os.PathLike[str]], *, allow_home: bool = False
     ) -> tuple[str, ...]:
         """Return folders outside the workspace as roots that an action can name, each with everything in it."""
-        if isinstance(folders, str | os.PathLike):
-            raise UsageError(
-                "roots must be a list of folders; nothing was begun", hint=f"roots=[{os.fspath(folders)!r}]"
-            )
-        found = [Path(os.path.realpath(os.path.join(environment.here(), folder))) for folder in folders]
-        for path in () if allow_home else found:
-            environment.refuse_too_wide(path)
-        from takeback.resources.files.outside.roots import place_of
+        from takeback.workspace.locate import outside_roots
 
-        return tuple(place_of(path, self.root, self.state.parent.parent) for path in found)
+        return outside_roots(folders, self.root, self.state, allow_home=allow_home)
 
     def session(
         self,

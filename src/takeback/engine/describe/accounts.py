@@ -11,7 +11,10 @@ from takeback.core.change import Change
 from takeback.core.entities import RecordedAction
 from takeback.core.events import ANSWER
 from takeback.core.history import History
+from takeback.core.intents import RESOURCE as INTENTS
+from takeback.core.intents import IntentDeferred
 from takeback.core.lifecycle import Life
+from takeback.core.memory import RESOURCE as MEMORY
 from takeback.core.record import Record
 from takeback.core.run_comparison import Deed, Question, RunAccount, relative_to
 from takeback.engine.describe.wording import is_call
@@ -33,9 +36,11 @@ def account(
     recorded = history.runs.get(run)
     if recorded is None:
         raise UsageError(f"there is no run {run}", hint="`takeback log` lists what there is")
+    records = list(records)
     actions = [history.actions[id] for id in recorded.actions]
     calls = [a for a in actions if is_call(history, a) and a.as_tool.tool not in (ANSWER, CHANGES)]
     deeds = [_deed(history, a, roots, in_full) for a in calls if not a.name.startswith(_OPENED)]
+    deeds += [_sent(record, roots) for record in records if isinstance(record.event, IntentDeferred)]
     effects = {change.target.said: (change.before.id, change.after.id) for change in _net(history, actions)}
     for action in actions:
         if action.as_tool.tool == CHANGES:
@@ -55,7 +60,15 @@ def account(
 def _net(history: History, actions: Sequence[RecordedAction]) -> list[Change]:
     """Return what the run changed in the end, whether or not it has been taken back since; without its calls."""
     every = selection.inside(history, [a.id for a in actions if a.is_tool])
-    return [change for change in selection.net(history, every) if change.target.resource != "calls"]
+    return [c for c in selection.net(history, every) if c.target.resource not in ("calls", INTENTS, MEMORY)]
+
+
+def _sent(record: Record, roots: Sequence[str]) -> Deed:
+    """Return what was to be sent, as a deed: it happens only once the run has committed."""
+    event = record.event
+    assert isinstance(event, IntentDeferred)
+    arguments = relative_to(event.arguments, roots)
+    return Deed(record.id, event.handler, arguments, e.Effect.DEFERRED.value, Life.DONE.value, event.step)
 
 
 def _deed(history: History, action: RecordedAction, roots: Sequence[str], in_full: InFull) -> Deed:

@@ -183,9 +183,13 @@ class Rollbacks:
         wanted: Filter = any_target,
         preview: bool = False,
         on_conflict: OnConflict = OnConflict.STOP,
+        in_run: bool = False,
     ) -> RollbackReport:
-        """Make the changes of a view here. What was changed here since the view began is a conflict."""
-        with self._quiet() as finished:
+        """Make the changes of a view here. What was changed here since the view began is a conflict.
+
+        With `in_run` this happens while actions are open.
+        """
+        with self._during() if in_run else self._quiet() as finished:
             if finished:
                 return finished
             chosen = [change for change in changes if wanted(change.target)]
@@ -229,6 +233,16 @@ class Rollbacks:
             self.ledger.refresh()
             plan = self._plan(select.of_actions(self.ledger.history, [action]), OnConflict.STOP)
             self._decide(plan, e.RollbackKind.UNDO, preview=False).require_begun()
+
+    @contextmanager
+    def _during(self) -> Iterator[RollbackReport | None]:
+        """Hold the lock with the record up to date with the world, even while something runs."""
+        with self.tracker.lock.held():
+            self.ledger.refresh()
+            finished = self.finish()
+            if not finished:
+                self.tracker.observe()
+            yield finished
 
     @contextmanager
     def _quiet(self) -> Iterator[RollbackReport | None]:

@@ -133,6 +133,8 @@ class Caller:
             wanted = self._recorder.foreseen(wanted)
             if self._shadow.stands_in(wanted.effect):
                 return self._intend(self._shadow, wanted, args, kwargs)
+            if wanted.effect is not e.Effect.NONE:
+                self._shadow.refuse_real(wanted.name, wanted.plain)
         if self._facts.is_async:
             return self._make_async(wanted, args, kwargs)
         with self._at_work.on(wanted.key):

@@ -14,7 +14,7 @@ from takeback.core.events import Effect
 from takeback.core.values import plain
 from takeback.engine.runs.declare import Declared, Function
 from takeback.engine.shadow.stand_ins import Marks, NoStandIn, StandIns, built, issuing, marks_in, result_type
-from takeback.errors import ShadowEnded, UsageError
+from takeback.errors import RefusedError, ShadowEnded, UsageError
 from takeback.resources.calls import handlers
 
 IN_VIEW = (Effect.NONE, Effect.RESTORABLE, Effect.TRANSACTIONAL)
@@ -52,7 +52,9 @@ class Intention(msgspec.Struct, frozen=True):
 class Shadow:
     """The intentions of one shadow, in order."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, real: str = "") -> None:
+        """`real` is the folder of the workspace itself, if this process can reach it."""
+        self._real = real
         self.folder = folder
         """Where functions that simulate other systems keep their state."""
         self.intentions: list[Intention] = []
@@ -63,6 +65,20 @@ class Shadow:
     def stands_in(self, effect: Effect) -> bool:
         """Return whether something has to stand in for a call with this effect."""
         return effect not in IN_VIEW
+
+    def refuse_real(self, name: str, value: Any) -> None:
+        """Raise RefusedError if an argument names a path in the real folder: the call would write there."""
+        if not self._real:
+            return
+        if isinstance(value, str):
+            if value == self._real or value.startswith(f"{self._real}/"):
+                raise RefusedError(
+                    f"{name} was not called: it names {value}, which is not in the view of this shadow",
+                    hint="use run.root instead of the folder of the workspace, or a relative path",
+                )
+        elif isinstance(value, dict | list):
+            for item in value.values() if isinstance(value, dict) else value:
+                self.refuse_real(name, item)
 
     def answer(self, function: Function, declared: Declared, args: Any, kwargs: Any) -> tuple[Any, How]:
         """Return what stands in for the result of a call, or an awaitable of it. Raise ShadowEnded if nothing can."""

@@ -1,0 +1,151 @@
+"""Shadow runs: the same code, in a view, with calls to other systems taken down instead of made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from takeback.core import events as e
+from takeback.core.values import said
+from takeback.engine.describe.replay import memory_of
+from takeback.engine.describe.wording import is_call
+from takeback.engine.gate.gate import Approve
+from takeback.engine.runs.parts import Options
+from takeback.engine.runs.run import Run
+from takeback.engine.shadow.shadow import Shadow
+from takeback.errors import ShadowEnded, UsageError
+from takeback.system.private_files import private_folder
+from takeback.workspace.shadow import promotion, review
+from takeback.workspace.shadow.databases import ShadowDatabases
+from takeback.workspace.shadow.review import ShadowDeed, ShadowResult, ShadowReview
+from takeback.workspace.staging import Stage
+from takeback.workspace.workspace import Workspace
+
+SIMULATION = "simulation"
+
+
+class ShadowRun(Run):
+    """A run in a view. Its files and SQLite databases are those of the view; nothing reaches another system."""
+
+    def __init__(
+        self, inner: Workspace, options: Options, shadow: Shadow, real: Path, copies: Mapping[str, str]
+    ) -> None:
+        """`inner` is the workspace as the view has it, and `real` the folder that it is a view of."""
+        self.shadow = shadow
+        self.databases = ShadowDatabases(inner.parts.databases, shadow, real, inner.root, copies)
+        began = msgspec.structs.replace(options.began, key="", parent="", session="", command=())
+        options = msgspec.structs.replace(
+            options.checked(), began=began, shadow=shadow, deliver=False, steps=(), on_failure="undo"
+        )
+        parts = inner.parts.runs.parts_of(options)
+        super().__init__(msgspec.structs.replace(parts, databases=self.databases), options)
+        self._inner = inner
+        self.databases.step = lambda: self._context.step.path if self._context.step else ""
+        self._outcome, self._why = e.Outcome.DONE, ""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the shadow. That it cannot go on is not an error: the review says where it ended."""
+        try:
+            if isinstance(error, ShadowEnded):
+                self._outcome, self._why = e.Outcome.STOPPED, error.message
+                super().__exit__(None, None, None)
+                return True  # type: ignore[return-value]
+            if error is not None:
+                self._outcome, self._why = e.Outcome.FAILED, said(error)
+            super().__exit__(kind, error, trace)
+        except BaseException as late:
+            self._outcome, self._why = e.Outcome.FAILED, self._why or said(late)
+            raise
+        finally:
+            self.databases.close()
+        return None
+
+    def result(self) -> ShadowResult:
+        """Return what came of it, once it has ended."""
+        history = self._inner.history
+        recorded = history.runs.get(self.id)
+        actions = [history.actions[id] for id in recorded.actions] if recorded else []
+        steps = recorded.steps if recorded else {}
+        deeds = [
+            ShadowDeed(
+                one.name,
+                one.as_tool.tool,
+                steps[one.as_tool.step].name if one.as_tool.step in steps else "",
+                one.as_tool.key,
+                one.as_tool.arguments,
+                one.result,
+                one.intended or one.as_tool.effect,
+                one.why,
+            )
+            for one in actions
+            if is_call(history, one)
+        ]
+        return ShadowResult(
+            self.options.began.name,
+            self._outcome,
+            self._why,
+            tuple(self.shadow.intentions),
+            memory_of(history, self.id) if recorded else {},
+            tuple(deeds),
+        )
+
+
+class ReviewedShadow(ShadowRun):
+    """A shadow in this process: in a copy of the workspace, which is also the current folder while it is open."""
+
+    def __init__(
+        self, workspace: Workspace, options: Options, approve: Approve | None, copies: Mapping[str, str]
+    ) -> None:
+        self._outer = workspace
+        self._approve = approve
+        self._stack = ExitStack()
+        self.stage: Stage = workspace.stages.new(reachable=True)
+        inner = self._stack.enter_context(self.stage.opened())
+        shadow = Shadow(private_folder(self.stage.folder.path / SIMULATION), str(workspace.root))
+        super().__init__(inner, options, shadow, workspace.root, copies)
+        self.review: ShadowReview | None = None
+        """What it would have done, once it has ended."""
+        self._here = ""
+
+    def __enter__(self) -> ReviewedShadow:
+        super().__enter__()
+        here = os.getcwd()
+        inside = os.path.relpath(here, self._outer.root)
+        if not inside.startswith(".."):
+            self._here = here
+            os.chdir(self.root / inside)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            return super().__exit__(kind, error, trace)
+        finally:
+            if self._here:
+                os.chdir(self._here)
+            if self.id:
+                look = self.stage.look_with(self._inner)
+                result = self.result()
+                self._stack.close()
+                self.review = review.keep(self._outer, self.stage, result, look)
+            else:
+                self._stack.close()
+                self.stage.drop()
+
+    def promote(self, *, approve: Approve | None = None) -> Run:
+        """Do for real what the shadow showed, after approval. Raise ConflictError if the world has moved since.
+
+        `approve` answers the request, or the run's own `approve`; without either it waits for `takeback approve`.
+        """
+        if self.review is None:
+            raise UsageError("the shadow has not ended yet, so there is nothing to promote")
+        answer = approve or self._approve
+        return promotion.promote(self._outer, self.review, approve=answer, functions=self.shadow.functions)
