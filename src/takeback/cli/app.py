@@ -29,6 +29,8 @@ COMMANDS = {
     "show": "Show everything that was recorded about one id",
     "diff": "Show what changed",
     "replay": "Show a past run event by event; nothing is executed",
+    "promote": "Do for real what a shadow showed",
+    "rehearse": "Let each step of a plan, or a command, fail on a copy, and see whether everything comes back",
     "compare": "Compare two runs at the same task by what they did or intended",
     "resume": "Show how to continue interrupted runs; --exec continues one",
     "approvals": "List the requests that wait for your approval",

@@ -58,7 +58,7 @@ def check_plan(
     caller has `opened` stays open.
     """
     if opened is not None:
-        return _prepared(plan, opened.root, opened.settings, autopilot=autopilot), opened
+        return prepare_plan(plan, opened.root, opened.settings, autopilot=autopilot), opened
     workspace = find_workspace(start)
     if workspace is None:
         registry = registry_of_user()
@@ -67,7 +67,7 @@ def check_plan(
     else:
         with workspace:
             root, settings = workspace.root, workspace.settings
-    return _prepared(plan, root, settings, autopilot=autopilot), workspace
+    return prepare_plan(plan, root, settings, autopilot=autopilot), workspace
 
 
 def approve_plan(workspace: Workspace, plan: Plan, *, key: str = "", digest: str = "") -> str:
@@ -77,7 +77,7 @@ def approve_plan(workspace: Workspace, plan: Plan, *, key: str = "", digest: str
     """
     inside = environment.parent_action() or workspace.inside_action()
     refuse_agent(inside, "an agent cannot approve a plan", done="approved")
-    prepared = _prepared(plan, workspace.root, workspace.settings, autopilot=False)
+    prepared = prepare_plan(plan, workspace.root, workspace.settings, autopilot=False)
     plans.refuse_broken(prepared)
     exactly = plan_digest(prepared, key)
     if digest and digest != exactly:
@@ -109,7 +109,7 @@ def run_plan(
     `going_on` is an earlier run that this plan continues: of what it completed, the same steps stay, and the others
     are taken back first.
     """
-    prepared = _prepared(plan, workspace.root, workspace.settings, autopilot=autopilot)
+    prepared = prepare_plan(plan, workspace.root, workspace.settings, autopilot=autopilot)
     plans.refuse_broken(prepared)
     key = _continued(workspace, going_on, key) if going_on else key or prepared.key
     approved = is_approved(workspace, prepared, key)
@@ -199,7 +199,8 @@ def _settle_changes(workspace: Workspace, prepared: PreparedPlan, key: str, *, t
     workspace.undo(*steps, dependents="take")
 
 
-def _prepared(plan: Plan, root: Path, settings: toml.Config, *, autopilot: bool) -> PreparedPlan:
+def prepare_plan(plan: Plan, root: Path, settings: toml.Config, *, autopilot: bool) -> PreparedPlan:
+    """Check a plan in the folder of a workspace, which becomes the current one."""
     find_modules_at(root)
     os.chdir(root)
     foresee = Foresight(root, environment.home_folder())

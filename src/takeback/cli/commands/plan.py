@@ -1,4 +1,4 @@
-"""`takeback plan check`, `plan approve` and `plan run`."""
+"""`takeback plan check`, `plan shadow`, `plan approve` and `plan run`."""
 
 from __future__ import annotations
 
@@ -60,6 +60,29 @@ def check(ctx: click.Context, session: CommandContext, file: str, autopilot: boo
         for line in _lines(prepared, file):
             session.line(line)
     ctx.exit(RefusedError.exit_code if prepared.broken else 0)
+
+
+@command.command("shadow", cls=TakebackCommand)
+@FILE
+@click.option("--autopilot", is_flag=True, help="Refuse what a human would have to approve, as the run would")
+@click.pass_obj
+@click.pass_context
+def shadow(ctx: click.Context, session: CommandContext, file: str, autopilot: bool) -> None:
+    """Run a plan in a view, with calls only intended, and show what it would do
+
+    Nothing changes, nothing is called and nothing is sent. `takeback promote` then does exactly what was shown. Exits
+    with 4 if a step fails, and with 6 if the shadow ends early because nothing can stand in for a result.
+    """
+    from takeback.workspace.shadow.plans import shadow_plan
+
+    plan = _read(file)
+    with session.protect() as workspace:
+        review = shadow_plan(workspace, plan, autopilot=autopilot)
+    if session.json:
+        session.data(review.data())
+    else:
+        session.line(str(review))
+    ctx.exit({"done": 0, "failed": 4, "stopped": 6}[review.result.outcome.value])
 
 
 @command.command("approve", cls=TakebackCommand)

@@ -41,7 +41,7 @@ def account(
     calls = [a for a in actions if is_call(history, a) and a.as_tool.tool not in (ANSWER, CHANGES)]
     deeds = [_deed(history, a, roots, in_full) for a in calls if not a.name.startswith(_OPENED)]
     deeds += [_sent(record, roots) for record in records if isinstance(record.event, IntentDeferred)]
-    effects = {change.target.said: (change.before.id, change.after.id) for change in _net(history, actions)}
+    effects = {c.target.said: (c.before.id, c.after.id) for c in _net(history, actions) if c.before != c.after}
     for action in actions:
         if action.as_tool.tool == CHANGES:
             effects |= {name: (before, after) for name, before, after in action.result or ()}

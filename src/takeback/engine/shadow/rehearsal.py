@@ -31,6 +31,8 @@ class Rehearsal:
         self._step = step
         self._failure = failure
         self._stand_ins = StandIns()
+        self.failed = False
+        """True once the step has failed as it was to."""
 
     def made(self, function: Function, declared: Declared, step: str) -> Function:
         """Return what is called instead of a function."""
@@ -66,6 +68,7 @@ class Rehearsal:
         return lambda *_args, **_kwargs: value
 
     def _fail(self) -> None:
+        self.failed = True
         if self._failure == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         elif self._failure == "timeout":

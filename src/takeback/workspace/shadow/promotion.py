@@ -22,7 +22,9 @@ from takeback.engine.shadow.shadow import Intention
 from takeback.engine.shadow.stand_ins import known_at, replaced
 from takeback.errors import BackendError, ConflictError, RefusedError, UsageError
 from takeback.resources.calls import handlers
+from takeback.settings import environment
 from takeback.workspace.locate import find_modules_at
+from takeback.workspace.refusal import refuse_agent
 from takeback.workspace.shadow.review import ShadowReview
 from takeback.workspace.staging import Stage
 from takeback.workspace.workspace import Workspace
@@ -81,6 +83,12 @@ def refuse_incomplete(workspace: Workspace, review: ShadowReview) -> None:
     for id in history.runs_of_key(_key(review)):
         if history.runs[id].life is Life.DONE:
             raise UsageError(f"{review.run} was promoted already, as {id}; nothing was done")
+
+
+def refuse_agent_promoting(workspace: Workspace) -> None:
+    """Raise RefusedError inside an action: an agent cannot approve what it showed."""
+    inside = environment.parent_action() or workspace.inside_action()
+    refuse_agent(inside, "an agent cannot promote its own shadow", done="done")
 
 
 def refuse_moved(stage: Stage) -> None:

@@ -29,6 +29,11 @@ from takeback.workspace.workspace import Workspace
 SIMULATION = "simulation"
 
 
+def simulation_of(inner: Workspace) -> Path:
+    """Return the folder in which functions that simulate other systems keep their state, in the home of the view."""
+    return private_folder(inner.state.parent.parent / SIMULATION)
+
+
 class ShadowRun(Run):
     """A run in a view. Its files and SQLite databases are those of the view; nothing reaches another system."""
 
@@ -108,7 +113,7 @@ class ReviewedShadow(ShadowRun):
         self._stack = ExitStack()
         self.stage: Stage = workspace.stages.new(reachable=True)
         inner = self._stack.enter_context(self.stage.opened())
-        shadow = Shadow(private_folder(self.stage.folder.path / SIMULATION), str(workspace.root))
+        shadow = Shadow(simulation_of(inner), str(workspace.root))
         super().__init__(inner, options, shadow, workspace.root, copies)
         self.review: ShadowReview | None = None
         """What it would have done, once it has ended."""
