@@ -339,10 +339,10 @@ class Workspace:
             roots=self.roots(roots, allow_home=allow_home),
             on_failure=on_failure,
         )
-        if shadow:
-            from takeback.workspace.shadow.runs import ReviewedShadow  # few runs are shadows
+        if shadow or on_failure == "draft":
+            from takeback.workspace.shadow.runs import special_run  # few runs need a view
 
-            return ReviewedShadow(self, options, approve, copies or {})
+            return special_run(self, options, approve, approval_wait_s, (copies or {}) if shadow else None)
         return self.parts.runs.run(options, approve=approve, approval_wait_s=approval_wait_s)
 
     def _began(

@@ -21,6 +21,7 @@ from takeback.daemon import client, control
 from takeback.errors import RefusedByRule, RollbackIncomplete, TakebackError
 from takeback.settings import environment
 from takeback.workspace.results import CommandPlan, CommandResult
+from takeback.workspace.workspace import Workspace
 
 FAILED_BEFORE_START = 125
 
@@ -46,6 +47,11 @@ class RunCommand(TakebackCommand):
 )
 @click.option("--undo-on-failure", is_flag=True, help="Take everything back if the command fails")
 @click.option(
+    "--draft-on-failure",
+    is_flag=True,
+    help="Take everything back if the command fails, and keep it as a view that you can look at and accept later",
+)
+@click.option(
     "--every",
     callback=interval,
     shell_complete=intervals,
@@ -68,6 +74,7 @@ def command(
     session: CommandContext,
     name: str | None,
     undo_on_failure: bool,
+    draft_on_failure: bool,
     every: float | None,
     autopilot: bool,
     also: tuple[str, ...],
@@ -100,8 +107,25 @@ def command(
         warnings = [*warning_lines(plan), *([f"takeback: {locked}"] if locked else [])]
         for line in () if session.json else warnings:
             click.echo(line, err=True)
-        result = workspace.commands.run(plan, every_s=every, undo=undo_on_failure, spares=_is_daemon)
-        ctx.exit(_answer(session, plan, result))
+        undo = undo_on_failure or draft_on_failure
+        result = workspace.commands.run(plan, every_s=every, undo=undo, spares=_is_daemon)
+        code = _answer(session, plan, result)
+        if draft_on_failure and result.report is not None and result.report.is_complete:
+            _keep_draft(session, workspace, result)
+        ctx.exit(code)
+
+
+def _keep_draft(session: CommandContext, workspace: Workspace, result: CommandResult) -> None:
+    """Keep what was taken back as a view. The command's own exit code counts, whatever comes of this."""
+    from takeback.workspace.shadow.drafts import draft, told
+
+    try:
+        stage = draft(workspace, [result.id])
+    except TakebackError as error:
+        click.echo(f"takeback: no draft was made: {error.message}", err=True)
+        return
+    if stage is not None and not session.json:
+        click.echo(f"takeback: {told(stage)}", err=True)
 
 
 def _ask(session: CommandContext, plan: CommandPlan, ruling: Decision) -> bool | None:

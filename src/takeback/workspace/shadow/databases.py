@@ -147,9 +147,8 @@ def _recording(databases: ShadowDatabases, place: str) -> Any:
             text = query if isinstance(query, str) else _text(query, self)
             if _ENDS.match(text):
                 raise RefusedError("a shadow does not commit; nothing was committed")
-            # With parameters the server takes one statement at a time, so none can hide behind another.
-            given, bound = (text.replace("%", "%%"), ()) if params is None else (text, params)
-            found = super().execute(given.encode(), bound, **options)
+            # A prepared statement is a single one, so that a commit cannot hide behind another.
+            found = super().execute(text.encode(), params, **{**options, "prepare": True})
             if not (self.statusmessage or "").startswith(_READS):
                 databases.note(place, text, params, self.rowcount)
             return found

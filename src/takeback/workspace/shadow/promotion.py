@@ -196,8 +196,8 @@ def _execute(run: Run, one: Intention, arguments: Mapping[str, Any]) -> None:
     """Execute a statement, which has to affect as many rows as it did in the shadow."""
     with run.database(arguments["address"]) as db:
         found = db.execute(arguments["query"], arguments["values"]).rowcount
-    if found != arguments["rows"]:
-        raise ConflictError(
-            f"the world has moved: a statement in {one.name} affected {found} rows, and {arguments['rows']} in the "
-            "shadow"
-        )
+        if found != arguments["rows"]:
+            rows = arguments["rows"]
+            raise ConflictError(
+                f"the world has moved: a statement in {one.name} affected {found} rows, and {rows} in the shadow"
+            )

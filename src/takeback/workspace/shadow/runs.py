@@ -22,6 +22,7 @@ from takeback.errors import ShadowEnded, UsageError
 from takeback.system.private_files import private_folder
 from takeback.workspace.shadow import promotion, review
 from takeback.workspace.shadow.databases import ShadowDatabases
+from takeback.workspace.shadow.drafts import DraftedRun
 from takeback.workspace.shadow.review import ShadowDeed, ShadowResult, ShadowReview
 from takeback.workspace.staging import Stage
 from takeback.workspace.workspace import Workspace
@@ -154,3 +155,17 @@ class ReviewedShadow(ShadowRun):
             raise UsageError("the shadow has not ended yet, so there is nothing to promote")
         answer = approve or self._approve
         return promotion.promote(self._outer, self.review, approve=answer, functions=self.shadow.functions)
+
+
+def special_run(
+    workspace: Workspace,
+    options: Options,
+    approve: Approve | None,
+    approval_wait_s: float,
+    copies: Mapping[str, str] | None,
+) -> Run:
+    """Return a run that needs a view: a shadow, for which there are `copies` of databases, or one with a draft."""
+    options = options.checked()
+    if copies is not None:
+        return ReviewedShadow(workspace, options, approve, copies)
+    return DraftedRun(workspace, workspace.parts.runs.parts_of(options, approve, approval_wait_s), options)
