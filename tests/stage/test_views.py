@@ -55,7 +55,14 @@ def test_nothing_changes_outside_until_a_view_is_accepted(root: Path, way: str) 
         assert names == {"n", "a", "b", "d", "d/q", "src/c"}
 
         assert stage.accept().is_complete
-        assert listed(root) == {"a": "one\nmore\n", "n": "new\n", "d": "", "d/q": "q\n", "src": "", "src/c": "three\n"}
+        assert listed(root) == {
+            "a": "one\nmore\n",
+            "n": "new\n",
+            "d": "",
+            "d/q": "q\n",
+            "src": "",
+            "src/c": "three\n",
+        }
         assert os.stat(root / "src" / "c").st_mode & 0o777 == 0o755
         assert tb.stages.names() == []
 

@@ -20,6 +20,8 @@ from takeback.settings import environment
 COMMANDS = {
     "init": "Start protecting a folder, with a first checkpoint",
     "run": "Run any command as one action that can be taken back",
+    "try": "Run any command in a private view, then accept, keep or drop what it did",
+    "stage": "Work in private views of the workspace: make, look, accept, drop",
     "undo": "Take back what an agent did, and keep what you did in the meantime",
     "redo": "Bring back what the last undo or restore took back",
     "save": "Take a checkpoint and print its id",

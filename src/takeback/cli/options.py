@@ -18,6 +18,13 @@ ON_CONFLICT = click.option(
     "overwrite their version",
 )
 
+NETWORK = click.option(
+    "--network",
+    type=click.Choice(["full", "loopback", "none"]),
+    default=None,
+    help="What the command reaches: everything, only servers that it starts itself, or nothing (default: full)",
+)
+
 INTERVAL_MAX_S = 7 * 86400
 _UNITS_S = {"s": 1, "m": 60, "h": 3600}
 

@@ -116,6 +116,20 @@ def namespaces() -> str:
     return _variable("TAKEBACK_NAMESPACES")
 
 
+def shadow() -> bool:
+    """Return whether every run of this process is to be a shadow: TAKEBACK_SHADOW is set."""
+    return _variable("TAKEBACK_SHADOW") not in ("", "0")
+
+
+def refuse_in_shadow(what: str) -> None:
+    """Raise UsageError if every run is to be a shadow, and this cannot be one."""
+    if shadow():
+        raise UsageError(
+            f"TAKEBACK_SHADOW is set, and {what} cannot be a shadow; nothing was begun",
+            hint="`takeback try -- COMMAND` runs the whole program in a view",
+        )
+
+
 def temporary_folders() -> list[Path]:
     """Return the folders for temporary files, by their real paths."""
     named = [_variable("TMPDIR"), "/tmp", "/var/tmp"]
@@ -234,6 +248,11 @@ def is_too_wide(root: Path) -> bool:
     """Return True for a home folder, or a folder above one."""
     home = home_folder()
     return root in (home, *home.parents)
+
+
+def shell() -> str:
+    """Return the user's shell."""
+    return _variable("SHELL") or "/bin/sh"
 
 
 def search_path() -> str:

@@ -175,7 +175,9 @@ def inside(namespace: str, bound: tuple[str, str]) -> list[int]:
     """
     if not namespace:
         return []
-    found = sorted(int(name) for name in os.listdir("/proc") if name.isdigit() and namespace_of(name) == namespace)
+    found = sorted(
+        int(name) for name in os.listdir("/proc") if name.isdigit() and namespace_of(name) == namespace
+    )
     return found if found and _is_bound(found[0], bound) else []
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from takeback.core.history import History
 from takeback.engine.ledger import Ledger
+from takeback.engine.stage.card import view_mark
 from takeback.errors import StoreMoved, TakebackError
 from takeback.ports.journal import Journal
 from takeback.ports.progress import Progress
@@ -74,6 +75,11 @@ class KnownWorkspace:
     def lost(self) -> Lost | None:
         """The history that this directory had before, if it is not this one."""
         return lost_history.lost(self.state, self.root, self.journal)
+
+    @cached_property
+    def called(self) -> str:
+        """The name that tells its actions from those of all other workspaces, and of all views of this one."""
+        return f"{self.state.name}{view_mark(self.state.parent.parent)}"
 
     @property
     def source(self) -> str:

@@ -24,7 +24,7 @@ from takeback.engine.runs.parts import SharedParts
 from takeback.engine.runs.recorded_calls import RecordedCalls
 from takeback.engine.runs.runs import Runs
 from takeback.engine.runs.values import ValueStore
-from takeback.engine.stage.folder import upper_of
+from takeback.engine.stage.card import upper_of
 from takeback.engine.tracking import own_processes, recovery
 from takeback.engine.tracking.signs_of_life import SignsOfLife
 from takeback.engine.tracking.tracker import Tracker
@@ -230,7 +230,7 @@ class WorkspaceParts:
             self.observed,
             self.lock,
             life,
-            self.state.name,
+            self._known.called,
             reported=self._reported,
             attributed=[Postgres(self.postgres, self._token)],
             named=self.outside,

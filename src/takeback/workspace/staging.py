@@ -22,18 +22,12 @@ from takeback.core.policy import Decision
 from takeback.core.rollback import OnConflict
 from takeback.engine.describe.diff import Diff
 from takeback.engine.rollback.paths import at_paths
+from takeback.engine.rollback.restore import refuse_pruned
 from takeback.engine.runs.checks import choice_of
 from takeback.engine.stage import copying, entering
+from takeback.engine.stage.card import COPY, FORMAT, OVERLAY, StageCard
 from takeback.engine.stage.entering import KernelRefused
-from takeback.engine.stage.folder import (
-    COPY,
-    FORMAT,
-    OVERLAY,
-    StageCard,
-    StageFolder,
-    StageFolders,
-    delete,
-)
+from takeback.engine.stage.folder import StageFolder, StageFolders, delete
 from takeback.errors import ConflictError, UsageError
 from takeback.resources.git.format import place as git_place
 from takeback.settings import environment
@@ -60,17 +54,6 @@ _CACHES = ("files.index", "git.index", "sqlite.index", "generation", "databases"
 """What the view knows from the beginning, because it begins as a picture of the present."""
 
 
-class StageRun(msgspec.Struct, frozen=True):
-    """How a command in a view ended."""
-
-    id: str
-    code: int
-    why: str = ""
-    started: bool = True
-    unrecorded: str = ""
-    living: tuple[int, ...] = ()
-
-
 class StageLook(msgspec.Struct, frozen=True):
     """What is different in a view."""
 
@@ -81,11 +64,36 @@ class StageLook(msgspec.Struct, frozen=True):
     """Whether each change hardly matters to people: it follows from another one, or is only a time."""
 
 
+class StageRun(msgspec.Struct, frozen=True):
+    """How a command in a view ended."""
+
+    id: str
+    code: int
+    why: str = ""
+    started: bool = True
+    unrecorded: str = ""
+    living: tuple[int, ...] = ()
+    called: str = ""
+    """The command as the log shows it, without secrets."""
+    look: StageLook | None = None
+    """What is different in the view when the command has ended; None if that could not be found out."""
+
+
 class StageText(msgspec.Struct, frozen=True):
     """What is different in a view, line by line."""
 
     text: str
     data: list[dict[str, Any]]
+
+
+class StageKind(msgspec.Struct, frozen=True):
+    """Which kind of views a machine can have."""
+
+    kind: str
+    way: str
+    why: str
+    overlaid: tuple[str, ...]
+    folder: Path
 
 
 class StageComparison(msgspec.Struct, frozen=True):
@@ -151,6 +159,39 @@ class Stages:
                 if prepared.path.exists():
                     delete(prepared.path)
                 raise
+
+    def way_to(self, at: str) -> list[Change]:
+        """Return what leads from the present to a checkpoint."""
+        parts = self._workspace.parts
+        with parts.lock.held():
+            now = {mark.resource: mark for mark in parts.tracker.observe()}
+            found = parts.ledger.history.checkpoints.get(at)
+            if found is None:
+                raise UsageError(f"there is no checkpoint {at}", hint="`takeback log` lists them")
+            refuse_pruned(parts.tracker, found)
+            return [
+                change
+                for mark in found.taken.marks
+                if mark.resource in now and mark.resource != parts.outside.name
+                for change in parts.tracker.observed[mark.resource].changes(now[mark.resource], mark)
+            ]
+
+    def examine(self) -> StageKind:
+        """Return which kind of views this machine can have, by making one and dropping it."""
+        stage = self.new(f"examined-{os.getpid()}")
+        card = stage.card
+        stage.drop()
+        overlaid = tuple(os.fsdecode(path_of(place)) for place in card.layers)
+        if card.kind == COPY:
+            shares = copying.can_share(private_folder(self._folders.path))
+            way = "a copy that shares its blocks with the original" if shares else "a copy of every file"
+            return StageKind(COPY, way, card.why_copy, (), self._folders.path)
+        way = (
+            "as root: renamed folders and hard links stay what they are"
+            if card.as_root
+            else "as an ordinary user: renaming a folder copies it, and hard links are separated by a write"
+        )
+        return StageKind(OVERLAY, way, "", overlaid, self._folders.path)
 
     def compare(self, first: str, second: str) -> StageComparison:
         """Return in which targets two views differ from each other, of those that one of them changed."""
@@ -225,9 +266,9 @@ class Making:
         upper = self._folder.layer(0)[0]
         shutil.copystat(workspace.root, upper)
         self._folder.write(card)
-        entering.inside(self._folder, partial(self._begin, inner, card), bool)
+        entering.inside(self._folder, partial(self._begin, card), bool)
 
-    def _begin(self, inner: Path, card: StageCard) -> bool:
+    def _begin(self, card: StageCard) -> bool:
         """Begin the journal of the view, inside it."""
         seen, state = _inner(card)
         Registry(state.parent.parent).create(seen)
@@ -266,7 +307,9 @@ class Making:
         inner = self._state(state_name(seen))
         kept = self._workspace.state / "git"
         if kept.exists():
-            shutil.copytree(kept, inner / "git", copy_function=os.link, ignore=shutil.ignore_patterns("folders"))
+            shutil.copytree(
+                kept, inner / "git", copy_function=os.link, ignore=shutil.ignore_patterns("folders")
+            )
         card = self._card(COPY, at, seen_at=seen, home=final / "home", why_copy=why)
         self._folder.write(card)
 
@@ -355,14 +398,20 @@ class Stage:
         before: Callable[[CommandPlan, str], None] = lambda _plan, _locked: None,
         after: Callable[[], None] = lambda: None,
         spares: Callable[[Process], bool] = lambda _: False,
+        to_stderr: bool = False,
     ) -> StageRun:
         """Run a command in the view as one action of the view's own history, as `takeback run` does outside.
 
+        With `to_stderr` it writes to standard error what it would write to standard output.
         `ask` asks a human about a command that a rule holds back; `before` and `after` are called around it. All
         three are called inside the view.
         """
 
+        base = self.card.base
+
         def do(inner: Workspace) -> StageRun:
+            if to_stderr:
+                os.dup2(2, 1)
             inner.recover()
             plan = inner.commands.plan(command, name=name, autopilot=autopilot)
             before(plan, inner.commands.allow(plan, partial(ask, plan)))
@@ -370,11 +419,12 @@ class Stage:
             after()
             unrecorded = str(result.unrecorded) if result.unrecorded else ""
             child = result.child
-            return StageRun(result.id, child.code, child.why, child.started, unrecorded, result.living)
+            look = None if unrecorded else _looked(base, inner)
+            ended = child.code, child.why, child.started, unrecorded, result.living
+            return StageRun(result.id, *ended, plan.name, look)
 
         done = self.inside(do, StageRun, network=network, waits=True)
-        words = command if isinstance(command, str) else " ".join(command)
-        self.folder.write(msgspec.structs.replace(self.card, command=words[:200], exit_code=done.code))
+        self.folder.write(msgspec.structs.replace(self.card, command=done.called, exit_code=done.code))
         return done
 
     @contextmanager
@@ -438,12 +488,11 @@ class Stage:
         paths: Sequence[str] = (),
         on_conflict: str = "stop",
         preview: bool = False,
-        in_run: bool = False,
+        keep: bool = False,
     ) -> RollbackReport:
         """Make the changes of the view in the workspace, as one action, and drop the view if nothing of it is left.
 
-        What was changed in the workspace since the view was made is a conflict. With `in_run` this happens while a run
-        of this process is open, and the view stays.
+        What was changed in the workspace since the view was made is a conflict. With `keep` the view stays.
         """
         workspace, parts = self._workspace, self._workspace.parts
         entering.refuse_living(self.folder, "accepted")
@@ -459,10 +508,10 @@ class Stage:
             crash_points.reach(BROUGHT)
         more = {"wanted": wanted} if wanted else {}
         report = parts.rollbacks.accept(
-            changes, self.name, preview=preview, on_conflict=choice_of(on_conflict), in_run=in_run, **more
+            changes, self.name, preview=preview, on_conflict=choice_of(on_conflict), **more
         )
         stays = [item for item in report.items if item.did in ("kept", "conflict", "failed", "unverifiable")]
-        if not preview and not in_run and not paths and not stays and not report.finished_earlier:
+        if not preview and not keep and not paths and not stays and not report.finished_earlier:
             self.drop()
         return report
 

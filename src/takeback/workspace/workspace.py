@@ -26,7 +26,6 @@ from takeback.engine.rollback.paths import path_filter
 from takeback.engine.runs.checks import choice_of, dependents_of
 from takeback.errors import (
     ContentGone,
-    CorruptionError,
     RunBusy,
     SeatLost,
     UsageError,
@@ -36,9 +35,8 @@ from takeback.ports.outbox import Outbox
 from takeback.ports.progress import Progress, silent
 from takeback.settings import environment, toml
 from takeback.storage.state.lock import WorkspaceLock
-from takeback.system import processes
 from takeback.workspace.known import KnownWorkspace
-from takeback.workspace.lost_history import FRESH, Lost
+from takeback.workspace.lost_history import Lost, nothing_recorded
 from takeback.workspace.trusted_settings import TrustedSettings
 
 if TYPE_CHECKING:
@@ -241,6 +239,7 @@ class Workspace:
         is about to run: it is judged first, as in `takeback run`, and RefusedError is raised if a rule or a lock
         forbids it.
         """
+        environment.refuse_in_shadow("a recorded block")
         actor, plan = actor or environment.actor(), None
         if command:
             plan = self.commands.plan(command, name=name, actor=actor)
@@ -339,10 +338,10 @@ class Workspace:
             roots=self.roots(roots, allow_home=allow_home),
             on_failure=on_failure,
         )
-        if shadow or on_failure == "draft":
+        if shadow or on_failure == "draft" or environment.shadow():
             from takeback.workspace.shadow.runs import special_run  # few runs need a view
 
-            return special_run(self, options, approve, approval_wait_s, (copies or {}) if shadow else None)
+            return special_run(self, options, approve, approval_wait_s, copies, shadow=shadow)
         return self.parts.runs.run(options, approve=approve, approval_wait_s=approval_wait_s)
 
     def _began(
@@ -409,6 +408,7 @@ class Workspace:
         actor: str = "",
     ) -> Thread:
         """Return the conversation with this key, for a framework: turns and calls in any number of processes."""
+        environment.refuse_in_shadow("a thread")
         from takeback.engine.runs.parts import Options
 
         began = self._began(name, key, autopilot=autopilot, actor=actor, session="", ref="")
@@ -516,18 +516,14 @@ class Workspace:
         return bool(self._inside(self.known_history))
 
     def _inside(self, history: History) -> str:
-        if parent := self.parent_action():
-            return parent
-        line = processes.lineage()
-        running = (a.id for a in history.open_actions() if a.process in line)
-        # The agent of a session is also inside it between its calls.
-        led = (run.id for run in history.open_runs() if run.began.detached and run.began.process in line)
-        return next(running, "") or next(led, "")
+        from takeback.workspace.refusal import at_work_around
+
+        return self.parent_action() or at_work_around(history)
 
     def parent_action(self) -> str:
         """Return the action of this workspace that the environment names, or ""."""
         name, _, id = environment.parent_action().rpartition(":")
-        return id if name == self.state.name else ""
+        return id if name == self.known.called else ""
 
     # Taking back
 
@@ -617,15 +613,15 @@ class Workspace:
     def _not_lost(self, report: RollbackReport) -> RollbackReport:
         """Return this report. Raise if there is nothing to do only because the history is gone."""
         if report.verdict is Verdict.NOTHING:
-            if gone := self.lost:
-                self.notices.clear()  # the error says the same
-                raise gone.error
-            if not self.history.seq:
-                raise CorruptionError(
-                    f"the journal in {self.state} is empty: what was recorded is gone. Nothing was taken back",
-                    hint=f"restore that folder from a backup; or continue without it: {FRESH}",
-                )
+            self._refuse_lost()
         return report
+
+    def _refuse_lost(self) -> None:
+        if gone := self.lost:
+            self.notices.clear()  # the error says the same
+            raise gone.error
+        if not self.history.seq:
+            raise nothing_recorded(self.state)
 
     @contextmanager
     def _missing_told(self) -> Iterator[None]:

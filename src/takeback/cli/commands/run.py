@@ -3,45 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import click
 
-from takeback.cli import consent
 from takeback.cli.beginning import first_checkpoint
-from takeback.cli.context import CommandContext, FailedWith, TakebackCommand
+from takeback.cli.context import CommandContext
 from takeback.cli.options import interval, intervals
 from takeback.cli.render.command import summary_data, summary_lines, warning_lines
 from takeback.cli.rollback import show
-from takeback.core.codec import printable
+from takeback.cli.running import RunningCommand, ask, is_daemon
 from takeback.core.codec import written as recordable
-from takeback.core.events import Process
-from takeback.core.policy import Decision
-from takeback.daemon import client, control
-from takeback.errors import RefusedByRule, RollbackIncomplete, TakebackError
-from takeback.settings import environment
+from takeback.errors import RollbackIncomplete, TakebackError
 from takeback.workspace.results import CommandPlan, CommandResult
 from takeback.workspace.workspace import Workspace
 
-FAILED_BEFORE_START = 125
 
-
-class RunCommand(TakebackCommand):
-    """A command line in which everything after the first word of the user's command belongs to that command."""
-
-    allow_interspersed_args = False
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except RefusedByRule:
-            raise
-        except TakebackError as error:
-            # Any error here came before the command began: once it runs, its own exit code counts.
-            raise FailedWith(FAILED_BEFORE_START, error) from error
-
-
-@click.command("run", cls=RunCommand, context_settings={"ignore_unknown_options": False})
+@click.command("run", cls=RunningCommand, context_settings={"ignore_unknown_options": False})
 @click.option(
     "--name", default=None, metavar="NAME", help="The name in the log (default: the command itself)"
 )
@@ -103,12 +80,12 @@ def command(
             first_checkpoint(session, workspace, "before the first run")
         workspace.keep_within_quota()
         plan = workspace.commands.plan(words, name=name or "", roots=roots, autopilot=autopilot)
-        locked = workspace.commands.allow(plan, partial(_ask, session, plan))
+        locked = workspace.commands.allow(plan, partial(ask, session, plan))
         warnings = [*warning_lines(plan), *([f"takeback: {locked}"] if locked else [])]
         for line in () if session.json else warnings:
             click.echo(line, err=True)
         undo = undo_on_failure or draft_on_failure
-        result = workspace.commands.run(plan, every_s=every, undo=undo, spares=_is_daemon)
+        result = workspace.commands.run(plan, every_s=every, undo=undo, spares=is_daemon)
         code = _answer(session, plan, result)
         if draft_on_failure and result.report is not None and result.report.is_complete:
             _keep_draft(session, workspace, result)
@@ -126,19 +103,6 @@ def _keep_draft(session: CommandContext, workspace: Workspace, result: CommandRe
         return
     if stage is not None and not session.json:
         click.echo(f"takeback: {told(stage)}", err=True)
-
-
-def _ask(session: CommandContext, plan: CommandPlan, ruling: Decision) -> bool | None:
-    """Ask about a command that a rule holds. Return None if nobody can be asked."""
-    if session.json or not consent.is_terminal() or session.is_inside():
-        return None
-    click.echo(f"takeback: {printable(ruling.why)}", err=True)
-    return click.confirm(f"{printable(plan.name)}: Run it?", default=False, err=True)
-
-
-def _is_daemon(process: Process) -> bool:
-    """Return True for the daemon: it serves everyone, whichever hook has started it."""
-    return process.pid == control.holder(environment.state_home()) and client.is_daemon(process.pid)
 
 
 def _answer(session: CommandContext, plan: CommandPlan, result: CommandResult) -> int:

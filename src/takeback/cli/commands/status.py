@@ -278,6 +278,8 @@ def _way_on(history: History, rollback: RecordedAction, items: list[Item]) -> st
         return "this cannot be checked automatically; please verify by hand"
     if not isinstance(rollback.began, RollbackBegan) or rollback.kind == "redo":
         return "try again   takeback redo"
+    if rollback.began.stage:
+        return f"fix what failed, then try again   takeback stage accept {rollback.began.stage}"
     if rollback.kind == "restore":
         return f"try again   takeback restore {' '.join(rollback.began.of)}"
     settling = {action for item in items for action in item.settles} or set(rollback.began.of)

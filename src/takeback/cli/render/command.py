@@ -59,7 +59,7 @@ def summary_lines(history: History, action: RecordedAction, result: CommandResul
         calls = len(actions) - 1 - len(parts)
         whose = f"It, with the {plural(calls, 'call')} inside it," if calls else "It"
         whose = f"In {plural(len(parts), 'part')} {whose[0].lower()}{whose[1:]}" if parts else whose
-        lines.append(f"{called} {ending} after {seconds:.1f} s. {whose} {_counted(changes)}.")
+        lines.append(f"{called} {ending} after {seconds:.1f} s. {whose} {counted_changes(changes)}.")
         if not undoing:
             inner = [history.actions[id] for id in actions]
             more = any(one.leaves_something or one.is_unknown for one in inner)
@@ -125,7 +125,7 @@ def summary_data(history: History, action: RecordedAction, result: CommandResult
     return msgspec.json.encode(body).decode()
 
 
-def _counted(changes: tuple[Change, ...]) -> str:
+def counted_changes(changes: tuple[Change, ...]) -> str:
     """Return `changed 6 files, deleted 2, created 1`. Folders count only if there are no files."""
     others = [change for change in changes if change.target.resource != "files"]
     found = [change for change in changes if change.target.resource == "files"]
@@ -135,7 +135,7 @@ def _counted(changes: tuple[Change, ...]) -> str:
     if not found:
         return f"changed {counted(others)}"
     if others:
-        return f"{_counted(tuple(found))}; and changed {counted(others)}"
+        return f"{counted_changes(tuple(found))}; and changed {counted(others)}"
     files = [c for c in changes if not c.after.id.startswith("d:") and not c.before.id.startswith("d:")]
     counts: dict[str, int] = {}
     for change in files or changes:

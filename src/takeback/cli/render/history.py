@@ -74,7 +74,7 @@ def is_folder(change: Change) -> bool:
 def who(action: RecordedAction) -> str:
     if action.kind == "outside":
         return "(outside)"
-    asked = action.is_rollback or (action.is_own and not action.as_tool.parent)
+    asked = not action.as_tool.name or (action.is_own and not action.as_tool.parent)
     return action.actor or ("you" if asked else "agent")
 
 
@@ -108,7 +108,7 @@ def what(history: History, action: RecordedAction) -> str:
 
 def _named(history: History, action: RecordedAction) -> str:
     began = action.began
-    if isinstance(began, RollbackBegan):
+    if isinstance(began, RollbackBegan) and not began.stage:
         return f"{began.kind.value} {named(history, began.of)}"
     if isinstance(began, ActionBegan) and began.key:
         subject = _subject(history, action, began)

@@ -47,6 +47,7 @@ WOULD_TITLES = {
     "accept": "Would accept",
 }
 DOING = {"undo": "take back", "redo": "bring back", "restore": "restore", "accept": "accept"}
+_ACCEPTED = {"restored": "wrote", "removed": "deleted"}
 _WOULD = {
     "restore": "restored",
     "remove": "removed",
@@ -151,7 +152,9 @@ class RollbackReport(msgspec.Struct, frozen=True):
             return f"Stopped at {names}: {why}. Nothing was {_NOTHING_DONE[self.kind]}."
         if not self.items:
             return f"Nothing to {DOING[self.kind]}.{self._elsewhere()}"
-        parts = [f"{did} {_names(self.said[t] for t in targets)}" for did, targets in self.grouped()]
+        words = _ACCEPTED if self.kind == "accept" else {}
+        grouped = self.grouped()
+        parts = [f"{words.get(did, did)} {_names(self.said[t] for t in targets)}" for did, targets in grouped]
         verb = (WOULD_TITLES if self.preview else TITLES)[self.kind]
         text = f"{verb} {_counted(len(self.achieved))}: {', '.join(parts) or 'all was as before'}."
         if not self.preview:

@@ -183,26 +183,24 @@ class Rollbacks:
         wanted: Filter = any_target,
         preview: bool = False,
         on_conflict: OnConflict = OnConflict.STOP,
-        in_run: bool = False,
     ) -> RollbackReport:
-        """Make the changes of a view here. What was changed here since the view began is a conflict.
-
-        With `in_run` this happens while actions are open.
-        """
-        with self._during() if in_run else self._quiet() as finished:
-            if finished:
+        """Make the changes of a view here, even while actions go on. What changed since it began is a conflict."""
+        with self.tracker.lock.held():
+            self.ledger.refresh()
+            if finished := self.finish():
                 return finished
+            self.tracker.observe()
             chosen = [change for change in changes if wanted(change.target)]
             plan = self._plan_acceptance(chosen, on_conflict)
-            others = [c for c in OnConflict if c not in (OnConflict.STOP, on_conflict)] if plan.conflicts else []
+            others = (
+                [c for c in OnConflict if c not in (OnConflict.STOP, on_conflict)] if plan.conflicts else []
+            )
             choices = tuple(c.value for c in others if not self._plan_acceptance(chosen, c).conflicts)
             kind = e.RollbackKind.ACCEPT
             return self._decide(plan, kind, preview=preview, choices=choices, stage=stage)
 
     def _plan_acceptance(self, changes: Sequence[Change], on_conflict: OnConflict) -> RollbackPlan:
-        plan = plan_acceptance(
-            changes, self._seen, on_conflict=on_conflict, divisible=self._is_divisible
-        )
+        plan = plan_acceptance(changes, self._seen, on_conflict=on_conflict, divisible=self._is_divisible)
         return self._foresee(self._merge(plan, "both changes are in it"))
 
     # Before
@@ -233,16 +231,6 @@ class Rollbacks:
             self.ledger.refresh()
             plan = self._plan(select.of_actions(self.ledger.history, [action]), OnConflict.STOP)
             self._decide(plan, e.RollbackKind.UNDO, preview=False).require_begun()
-
-    @contextmanager
-    def _during(self) -> Iterator[RollbackReport | None]:
-        """Hold the lock with the record up to date with the world, even while something runs."""
-        with self.tracker.lock.held():
-            self.ledger.refresh()
-            finished = self.finish()
-            if not finished:
-                self.tracker.observe()
-            yield finished
 
     @contextmanager
     def _quiet(self) -> Iterator[RollbackReport | None]:
@@ -378,7 +366,9 @@ class Rollbacks:
             for i in plan.items
         )
         marks, choice = self.tracker.saved(i.target for i in plan.items), plan.on_conflict.value
-        began = e.RollbackBegan(kind, plan.of, plan.swaps, items, self.actor, marks, on_conflict=choice, stage=stage)
+        began = e.RollbackBegan(
+            kind, plan.of, plan.swaps, items, self.actor, marks, on_conflict=choice, stage=stage
+        )
         (record,) = self.ledger.append([began])
         crash_points.reach(RECORDED)
         return self._carry_out(record.id, began)

@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from takeback.ports.progress import Progress
@@ -38,7 +39,7 @@ def copy_tree(source: Path, place: Path, left_out: Callable[[Path], bool], progr
         names[number] = target
         _copy_one(path, target, found)
     for path, target in reversed(folders):  # those below first: making a name in a folder changes its time
-        shutil.copystat(path, target, follow_symlinks=False)
+        _copy_stat(path, target)
 
 
 def _walk(source: Path, left_out: Callable[[Path], bool]) -> Iterator[Path]:
@@ -66,6 +67,15 @@ def _copy_one(path: Path, target: Path, found: os.stat_result) -> None:
         _copy_bytes(path, target)
     else:
         return  # a socket or a device: nothing is in it
+    _copy_stat(path, target)
+
+
+def _copy_stat(path: Path, target: Path) -> None:
+    """Copy owner, mode, times and attributes. The owner comes first, because changing it clears bits of the mode."""
+    found, made = os.lstat(path), os.lstat(target)
+    if (found.st_uid, found.st_gid) != (made.st_uid, made.st_gid):
+        with suppress(PermissionError):  # only root may give files away
+            os.chown(target, found.st_uid, found.st_gid, follow_symlinks=False)
     shutil.copystat(path, target, follow_symlinks=False)
 
 

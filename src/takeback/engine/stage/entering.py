@@ -17,7 +17,8 @@ import msgspec
 
 from takeback import errors
 from takeback.core.codec import path_of
-from takeback.engine.stage.folder import COPY, StageCard, StageFolder
+from takeback.engine.stage.card import COPY, StageCard
+from takeback.engine.stage.folder import StageFolder
 from takeback.errors import BackendError, RunBusy, TakebackError
 from takeback.system import crash_points, namespaces
 from takeback.system.processes import VARIABLE
@@ -145,7 +146,9 @@ def enter(folder: StageFolder, card: StageCard, network: str = "") -> None:
 
 
 def _look_like_inside(folder: StageFolder, card: StageCard) -> None:
-    """Be in the view's folder, with the variables by which programs find its state. An action outside is not one here.
+    """Be in the view's folder, with the variables by which programs find its state.
+
+    An action outside is not one in here.
     """
     os.chdir(_below(card, os.getcwd()))
     os.environ.pop(VARIABLE, None)

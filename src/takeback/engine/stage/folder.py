@@ -2,7 +2,7 @@
 
     <state>/stages/<name>/home/stage.json        what the view is
                          /home/layers/<n>/upper  what was changed in one folder, and `work` for the kernel
-                         /home/workspaces/…      the state of the workspace as the view has it: its journal, its content
+                         /home/workspaces/…      the state of the workspace as the view has it: journal and content
                          /tree/<folder>          the copy, where there are no overlays, and `tmp` beside it
 
 Inside the view this home is in the place of Takeback's own, so whatever runs there records in it.
@@ -20,51 +20,18 @@ from pathlib import Path
 import msgspec
 
 from takeback.core.codec import path_of
-from takeback.core.events import Mark
+from takeback.engine.stage.card import CARD, FORMAT, StageCard
 from takeback.errors import BackendError, CorruptionError, FormatTooNew, UsageError
 from takeback.system import crash_points, durable
 from takeback.system.namespaces import Isolation, Layer
 from takeback.system.private_files import private_folder, write_whole
 
-CARD = "stage.json"
-FORMAT = 1
 STAGES = "stages"
-OVERLAY, COPY = "overlay", "copy"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MADE_UP = re.compile(r"t([1-9][0-9]*)")
 
 NAMED = crash_points.crash_point("stage-named")
 ASIDE = crash_points.crash_point("stage-aside")
-
-
-class StageCard(msgspec.Struct, frozen=True):
-    """What a view is."""
-
-    format: int
-    name: str
-    kind: str
-    """`overlay`, or `copy` where the kernel does not allow one."""
-    root: str
-    """The workspace that it is a view of."""
-    seen_at: str
-    """Where its files are for a command inside: the same path, or that of the copy."""
-    home: str
-    """Where Takeback's state is for a command inside."""
-    made_us: int
-    base: tuple[Mark, ...]
-    """The workspace when the view was made, by the marks of its own journal."""
-    at: str = ""
-    """The moment that it shows, if that is not the one at which it was made."""
-    layers: tuple[str, ...] = ()
-    """The folders that are overlaid; the workspace is the first."""
-    kept: str = ""
-    """Where the saved git objects are, below which the view keeps its own."""
-    as_root: bool = False
-    network: str = "full"
-    why_copy: str = ""
-    command: str = ""
-    """The last command that ran in it."""
-    exit_code: int | None = None
 
 
 class StageFolder:
@@ -138,7 +105,7 @@ class StageFolder:
 def delete(folder: Path) -> None:
     """Delete a folder with all below it, even what is closed to its owner: the kernel leaves such a folder behind."""
 
-    def retry(what: object, path: str, error: object) -> None:
+    def retry(_what: object, path: str, _error: object) -> None:
         for each in (os.path.dirname(path), path):
             found = os.lstat(each)
             if stat.S_ISDIR(found.st_mode):
@@ -223,15 +190,3 @@ class StageFolders:
 def _number(name: str) -> int:
     found = _MADE_UP.fullmatch(name)
     return int(found[1]) if found else 0
-
-
-def upper_of(home: Path, root: Path) -> Path | None:
-    """Return the layer with all changes of this workspace, if this is the home of a view that is an overlay."""
-    if not (home / CARD).exists():
-        return None
-    try:
-        card = msgspec.json.decode((home / CARD).read_bytes(), type=StageCard)
-    except msgspec.DecodeError:
-        return None
-    is_this = card.kind == OVERLAY and Path(os.fsdecode(path_of(card.root))) == root
-    return home / "layers" / "0" / "upper" if is_this else None

@@ -53,7 +53,7 @@ def promote(
         ) as run:
             _ask(run, review, answered)
             refuse_moved(stage)
-            report = stage.accept(in_run=True).require_complete()
+            report = stage.accept(keep=True).require_complete()
             accepted = report.rollback
             _do(run, review, called)
             for name, value in review.result.memory.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +20,7 @@ from takeback.engine.runs.parts import Options
 from takeback.engine.runs.run import Run
 from takeback.engine.shadow.shadow import Shadow
 from takeback.errors import ShadowEnded, UsageError
+from takeback.settings import environment
 from takeback.system.private_files import private_folder
 from takeback.workspace.shadow import promotion, review
 from takeback.workspace.shadow.databases import ShadowDatabases
@@ -107,8 +109,16 @@ class ReviewedShadow(ShadowRun):
     """A shadow in this process: in a copy of the workspace, which is also the current folder while it is open."""
 
     def __init__(
-        self, workspace: Workspace, options: Options, approve: Approve | None, copies: Mapping[str, str]
+        self,
+        workspace: Workspace,
+        options: Options,
+        approve: Approve | None,
+        copies: Mapping[str, str],
+        *,
+        telling: bool = False,
     ) -> None:
+        """With `telling` the program does not know that it is a shadow, and its review goes to standard error."""
+        self._telling = telling
         self._outer = workspace
         self._approve = approve
         self._stack = ExitStack()
@@ -119,6 +129,12 @@ class ReviewedShadow(ShadowRun):
         self.review: ShadowReview | None = None
         """What it would have done, once it has ended."""
         self._here = ""
+
+    @property
+    def id(self) -> str:
+        """The id of the run in its view; once it has ended, that of the shadow in the log of the workspace."""
+        kept = self.__dict__.get("review")
+        return kept.run if kept is not None else super().id
 
     def __enter__(self) -> ReviewedShadow:
         super().__enter__()
@@ -142,6 +158,8 @@ class ReviewedShadow(ShadowRun):
                 result = self.result()
                 self._stack.close()
                 self.review = review.keep(self._outer, self.stage, result, look)
+                if self._telling:
+                    print(self.review, file=sys.stderr, flush=True)
             else:
                 self._stack.close()
                 self.stage.drop()
@@ -163,9 +181,11 @@ def special_run(
     approve: Approve | None,
     approval_wait_s: float,
     copies: Mapping[str, str] | None,
+    *,
+    shadow: bool,
 ) -> Run:
     """Return a run that needs a view: a shadow, for which there are `copies` of databases, or one with a draft."""
     options = options.checked()
-    if copies is not None:
-        return ReviewedShadow(workspace, options, approve, copies)
+    if shadow or environment.shadow():
+        return ReviewedShadow(workspace, options, approve, copies or {}, telling=not shadow)
     return DraftedRun(workspace, workspace.parts.runs.parts_of(options, approve, approval_wait_s), options)
