@@ -109,6 +109,7 @@ def run_plan(
     `going_on` is an earlier run that this plan continues: of what it completed, the same steps stay, and the others
     are taken back first.
     """
+    environment.refuse_in_shadow("`takeback plan run`")
     prepared = prepare_plan(plan, workspace.root, workspace.settings, autopilot=autopilot)
     plans.refuse_broken(prepared)
     key = _continued(workspace, going_on, key) if going_on else key or prepared.key

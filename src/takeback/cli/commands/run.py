@@ -14,6 +14,7 @@ from takeback.cli.rollback import show
 from takeback.cli.running import RunningCommand, ask, is_daemon
 from takeback.core.codec import written as recordable
 from takeback.errors import RollbackIncomplete, TakebackError
+from takeback.settings import environment
 from takeback.workspace.results import CommandPlan, CommandResult
 from takeback.workspace.workspace import Workspace
 
@@ -73,6 +74,7 @@ def command(
       6    the command succeeded, but its changes could not be recorded
       125  Takeback failed before it could start the command
     """
+    environment.refuse_in_shadow("`takeback run`")
     with session.protect(asking=True) as workspace:
         workspace.recover()
         roots = workspace.roots(also, allow_home=allow_home)

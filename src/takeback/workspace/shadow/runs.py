@@ -159,7 +159,7 @@ class ReviewedShadow(ShadowRun):
                 self._stack.close()
                 self.review = review.keep(self._outer, self.stage, result, look)
                 if self._telling:
-                    print(self.review, file=sys.stderr, flush=True)
+                    sys.stderr.write(f"{self.review}\n")
             else:
                 self._stack.close()
                 self.stage.drop()
