@@ -71,7 +71,7 @@ def was_sent(call: takeback.Call) -> Any:
     return True
 
 
-def pretend(to: str, path: str) -> bool:
+def pretend(_to: str, path: str) -> bool:
     """Stand in for `send_mail` in a shadow: `TAKEBACK_SHADOW=1 python examples/research_report_email.py`."""
     return Path(path).exists()
 

@@ -69,14 +69,24 @@ def test_the_orders_stay(server: Server, tmp_path: Path) -> None:
     assert found == [(0,)]
 
 
-@pytest.mark.parametrize("name", ["sqlite_migration", "git_history", "conversation", "demo"])
+LONG = [pytest.param(name, marks=pytest.mark.sweep) for name in ("git_history", "conversation")]
+
+
+@pytest.mark.parametrize("name", ["sqlite_migration", *LONG])
 def test_what_is_not_a_run_is_tried_as_a_whole(name: str, tmp_path: Path, way: str) -> None:
-    if way == "off" and name == "demo":
-        pytest.skip("not on this platform: a copy does not hide the temporary folder of the demo")
+    tried(name, tmp_path, "here")
+
+
+@pytest.mark.sweep
+def test_the_demo_is_tried_as_a_whole(tmp_path: Path) -> None:
+    tried("demo", tmp_path)
+
+
+def tried(name: str, tmp_path: Path, *words: str) -> None:
+    """Run an example in a view, and look at what is outside of it."""
     shop = Workspace.at(tmp_path)
     shop.human("mine.md", "mine\n")
     before = shop.look()
-    words = [] if name == "demo" else ["here"]
     example = str(REPOSITORY / f"examples/{name}.py")
     said = shop.run("try", "--keep", "--", sys.executable, example, *words)
     assert said.code == 0, said

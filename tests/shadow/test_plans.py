@@ -103,6 +103,8 @@ def test_a_plan_is_shadowed_and_promoted(shop: Workspace) -> None:
     assert noted(shop) == ["book A", "invite real-A"]
     assert shop.do("promote", review["run"], "--yes", code=2).stderr
     assert done["shadow"] == review["run"]
+    shop.undo(done["accepted"])
+    assert shop.read("plan.md") == "old\n"
 
 
 def test_a_moved_world_is_refused_here_too(shop: Workspace) -> None:

@@ -20,11 +20,10 @@ def rows(dsn: str) -> list[Any]:
 
 
 def work(run: takeback.Run, dsn: str) -> list[Any]:
-    with run.step("rows"):
-        with run.database(dsn) as db:
-            db.execute("INSERT INTO t VALUES (%s, %s)", (3, "c"))
-            db.execute("UPDATE t SET x = 'z%' WHERE x LIKE 'a%'")
-            seen: list[Any] = db.execute("SELECT count(*) FROM t").fetchall()
+    with run.step("rows"), run.database(dsn) as db:
+        db.execute("INSERT INTO t VALUES (%s, %s)", (3, "c"))
+        db.execute("UPDATE t SET x = 'z%' WHERE x LIKE 'a%'")
+        seen: list[Any] = db.execute("SELECT count(*) FROM t").fetchall()
     return seen
 
 
@@ -35,14 +34,15 @@ def test_nothing_is_committed_until_it_is_promoted(server: Server, tb: takeback.
     with tb.run("tidy", shadow=True, copies={dsn: other}) as run:
         assert work(run, dsn) == [(3,)]
     assert rows(dsn) == [(1, "a%"), (2, "b")]
-    review: Any = run.review  # type: ignore[attr-defined]
+    review = run.review
+    assert review is not None
     assert [one.arguments["rows"] for one in review.intentions] == [1, 1]
     assert "INSERT INTO t" in str(review) and "password" not in str(review)
     with psycopg.connect(server.dsn("postgres")) as db:
         assert not db.execute("SELECT 1 FROM pg_database WHERE datname LIKE '%shadow%'").fetchall()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is not guarded
-        run.promote(approve=lambda _: True)  # type: ignore[call-arg]
+        run.promote(approve=lambda _: True)
     assert rows(dsn) == [(1, "z%"), (2, "b"), (3, "c")]
 
 
@@ -74,5 +74,5 @@ def test_other_rows_than_shown_are_refused(server: Server, tb: takeback.Workspac
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(takeback.ConflictError, match="affected 3 rows, and 2 in the shadow"):
-            run.promote(approve=lambda _: True)  # type: ignore[call-arg]
+            run.promote(approve=lambda _: True)
     assert rows(dsn) == [(1, "a%"), (2, "b"), (9, "mine")]

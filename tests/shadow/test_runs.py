@@ -63,7 +63,7 @@ def test_promoted_it_does_exactly_what_it_showed(tb: takeback.Workspace) -> None
     real = run.promote(approve=yes)
     assert tree(tb.root) == showed
     assert noted() == ["book A", "invite real-A see you at real-A", "pay 7", "invite p7"]
-    assert tb.history.memory_of(real.id) == {"goal": "report"} or "goal" in str(tb.history.memory_of(real.id))
+    assert "report" in str(tb.history.memory_of(real.id))
     assert tb.courier().run(once=True).delivered == 1 and noted()[-1] == "mail"
     assert tb.stages.names() == []
     with pytest.raises(takeback.UsageError, match="promoted already"):

@@ -8,7 +8,7 @@ from takeback.cli import consent
 from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import ids_of
 from takeback.errors import RefusedError, UsageError
-from takeback.workspace.shadow import promotion, review
+from takeback.workspace.shadow import promotion, records
 
 
 @click.command("promote", cls=TakebackCommand)
@@ -24,7 +24,7 @@ def command(session: CommandContext, run: str, preview: bool, yes: bool) -> None
     began, and inside an action.
     """
     with session.workspace() as workspace:
-        found = review.find(workspace, run)
+        found = records.find(workspace, run)
         if preview:
             return session.data(found.data()) if session.json else session.line(str(found))
         promotion.refuse_incomplete(workspace, found)
@@ -39,5 +39,12 @@ def command(session: CommandContext, run: str, preview: bool, yes: bool) -> None
                 raise RefusedError("you did not approve it; nothing was done")
         done = promotion.promote(workspace, found, approve=lambda _: True)
         if session.json:
-            return session.data({"run": done.id, "shadow": run, "intended": len(found.intentions)})
-        session.line(f"{done.id} did what {run} showed.  Changed your mind?  takeback undo {done.id}")
+            said = {
+                "run": done.id,
+                "accepted": done.accepted,
+                "shadow": run,
+                "intended": len(found.intentions),
+            }
+            return session.data(said)
+        undo = f"takeback undo {' '.join(done.ids)}"
+        session.line(f"{done.id} did what {run} showed.  Changed your mind?  {undo}")

@@ -145,7 +145,7 @@ def step_undone(history: History, step: RecordedStep) -> str:
 def what_run(history: History, run: RecordedRun) -> str:
     word, ending = "run", _ENDINGS.get(run.life, "")
     if run.began.detached:
-        word = "thread" if run.began.thread else "session"
+        word = "shadow" if run.began.shadow else "thread" if run.began.thread else "session"
         ending = "open" if run.life is Life.OPEN else ending
     notes = [ending, taken_back(history, run.actions, "taken back"), _compacted(history, run.actions)]
     return _noted(f"{word} {one_line(run.began.name, 56)}", notes)

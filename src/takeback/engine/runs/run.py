@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -50,6 +50,10 @@ from takeback.errors import (
     UsageError,
 )
 
+if TYPE_CHECKING:
+    from takeback.engine.gate.gate import Approve
+    from takeback.engine.shadow.review import Promoted, ShadowReview
+
 POLL_S = 0.05
 
 
@@ -63,6 +67,8 @@ class Run(Actions, AlsoAsync["Run"]):
         super().__init__(parts)
         self.report: RollbackReport | None = None
         """The report of the rollback, if the run failed."""
+        self.review: ShadowReview | None = None
+        """What a shadow would have done, once it has ended."""
         self.options = options
         self._context = RunContext(parts, options)
         self._tracker = parts.tracker
@@ -80,8 +86,9 @@ class Run(Actions, AlsoAsync["Run"]):
         """The folder to work in: that of the workspace, or in a shadow that of its view."""
         return self._parts.root
 
-    def promote(self) -> Run:
+    def promote(self, *, approve: Approve | None = None) -> Promoted:
         """Do for real what a shadow showed. Raise UsageError for a run that is not a shadow."""
+        del approve
         raise UsageError("this run was real, so there is nothing to promote", hint="tb.run(..., shadow=True)")
 
     # The block

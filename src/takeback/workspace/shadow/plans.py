@@ -9,12 +9,12 @@ from takeback.core.events import RunBegan
 from takeback.core.plan import Plan
 from takeback.engine import plans
 from takeback.engine.runs.parts import Options
+from takeback.engine.shadow.review import ShadowResult, ShadowReview
 from takeback.engine.shadow.shadow import Shadow
 from takeback.errors import RefusedError, UsageError
 from takeback.settings import environment
 from takeback.workspace.plans import prepare_plan
-from takeback.workspace.shadow import review
-from takeback.workspace.shadow.review import ShadowResult, ShadowReview
+from takeback.workspace.shadow import records
 from takeback.workspace.shadow.runs import ShadowRun, simulation_of
 from takeback.workspace.workspace import Workspace
 
@@ -27,7 +27,7 @@ def shadow_plan(workspace: Workspace, plan: Plan, *, autopilot: bool = False) ->
     except BaseException:
         stage.drop()
         raise
-    return review.keep(workspace, stage, result, stage.look())
+    return records.keep(workspace, stage, result, stage.look())
 
 
 class _Runs:

@@ -18,6 +18,7 @@ from takeback.core.values import plain
 from takeback.engine.gate.gate import Approve, verdict
 from takeback.engine.gate.wanted import Wanted
 from takeback.engine.runs.run import Run
+from takeback.engine.shadow.review import Promoted, ShadowReview
 from takeback.engine.shadow.shadow import Intention
 from takeback.engine.shadow.stand_ins import known_at, replaced
 from takeback.errors import BackendError, ConflictError, RefusedError, UsageError
@@ -25,7 +26,6 @@ from takeback.resources.calls import handlers
 from takeback.settings import environment
 from takeback.workspace.locate import find_modules_at
 from takeback.workspace.refusal import refuse_agent
-from takeback.workspace.shadow.review import ShadowReview
 from takeback.workspace.staging import Stage
 from takeback.workspace.workspace import Workspace
 
@@ -39,7 +39,7 @@ def promote(
     *,
     approve: Approve | None = None,
     functions: Mapping[int, Function] | None = None,
-) -> Run:
+) -> Promoted:
     """Do what a shadow showed. Raise ConflictError, with nothing done, if the world has moved since."""
     refuse_incomplete(workspace, review)
     stage = workspace.stages[review.view]
@@ -53,8 +53,7 @@ def promote(
         ) as run:
             _ask(run, review, answered)
             refuse_moved(stage)
-            report = stage.accept(keep=True).require_complete()
-            accepted = report.rollback
+            accepted = stage.accept(keep=True).require_complete().rollback
             _do(run, review, called)
             for name, value in review.result.memory.items():
                 run.memory[name] = value
@@ -63,7 +62,7 @@ def promote(
             workspace.undo(accepted, on_conflict="keep")
         raise
     stage.drop()
-    return run
+    return Promoted(run.id, accepted)
 
 
 def _key(review: ShadowReview) -> str:

@@ -18,14 +18,14 @@ from takeback.engine.describe.wording import is_call
 from takeback.engine.gate.gate import Approve
 from takeback.engine.runs.parts import Options
 from takeback.engine.runs.run import Run
+from takeback.engine.shadow.review import Promoted, ShadowDeed, ShadowResult
 from takeback.engine.shadow.shadow import Shadow
 from takeback.errors import ShadowEnded, UsageError
 from takeback.settings import environment
 from takeback.system.private_files import private_folder
-from takeback.workspace.shadow import promotion, review
+from takeback.workspace.shadow import promotion, records
 from takeback.workspace.shadow.databases import ShadowDatabases
 from takeback.workspace.shadow.drafts import DraftedRun
-from takeback.workspace.shadow.review import ShadowDeed, ShadowResult, ShadowReview
 from takeback.workspace.staging import Stage
 from takeback.workspace.workspace import Workspace
 
@@ -126,8 +126,6 @@ class ReviewedShadow(ShadowRun):
         inner = self._stack.enter_context(self.stage.opened())
         shadow = Shadow(simulation_of(inner), str(workspace.root))
         super().__init__(inner, options, shadow, workspace.root, copies)
-        self.review: ShadowReview | None = None
-        """What it would have done, once it has ended."""
         self._here = ""
 
     @property
@@ -157,14 +155,14 @@ class ReviewedShadow(ShadowRun):
                 look = self.stage.look_with(self._inner)
                 result = self.result()
                 self._stack.close()
-                self.review = review.keep(self._outer, self.stage, result, look)
+                self.review = records.keep(self._outer, self.stage, result, look)
                 if self._telling:
                     sys.stderr.write(f"{self.review}\n")
             else:
                 self._stack.close()
                 self.stage.drop()
 
-    def promote(self, *, approve: Approve | None = None) -> Run:
+    def promote(self, *, approve: Approve | None = None) -> Promoted:
         """Do for real what the shadow showed, after approval. Raise ConflictError if the world has moved since.
 
         `approve` answers the request, or the run's own `approve`; without either it waits for `takeback approve`.
