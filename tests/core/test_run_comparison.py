@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from takeback.core.run_comparison import Deed, Kind, Question, RunAccount, compare, relative_to
+from takeback.core.run_comparison import Deed, PairKind, RunAccount, RunQuestion, compare, relative_to
 
 
 def deed(tool: str, *args: Any, outcome: str = "done", **more: Any) -> Deed:
@@ -27,7 +27,7 @@ def test_the_same_calls_are_the_same_whatever_time_they_took() -> None:
     first = run(deed("write", "a", took_us=5), deed("send", "x"), took_us=9)
     found = compare(first, run(deed("write", "a"), deed("send", "x"), id="r2"))
     assert found.is_same
-    assert [pair.kind for pair in found.pairs] == [Kind.SAME, Kind.SAME]
+    assert [pair.kind for pair in found.pairs] == [PairKind.SAME, PairKind.SAME]
 
 
 def test_each_difference_has_its_kind() -> None:
@@ -66,7 +66,7 @@ def test_effects_compare_by_what_is_left() -> None:
 
 
 def test_questions_of_one_alone_are_named() -> None:
-    asked, refused = Question("send", [], "granted"), Question("push", [], "refused by effects")
+    asked, refused = RunQuestion("send", [], "granted"), RunQuestion("push", [], "refused by effects")
     found = compare(run(questions=(asked, asked)), run(questions=(asked, refused), id="r2"))
     assert found.questions == (("r1", asked), ("r2", refused))
     assert not found.is_same
@@ -88,5 +88,5 @@ def test_every_call_is_told_once_and_alike_means_equal(some: list[Any], others: 
     told = [pair.second for pair in pairs if pair.second]
     assert Counter(map(repr, told)) == Counter(map(repr, second.deeds))
     assert compare(first, second).is_same == (Counter(some) == Counter(others))
-    alike = [pair for pair in pairs if pair.kind in (Kind.SAME, Kind.MOVED)]
+    alike = [pair for pair in pairs if pair.kind in (PairKind.SAME, PairKind.MOVED)]
     assert len(alike) == (Counter(some) & Counter(others)).total()

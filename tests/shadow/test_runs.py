@@ -196,7 +196,7 @@ def test_a_shadow_is_in_the_log_and_can_be_compared_with_the_real_run(tb: takeba
     with tb.run("report", approve=yes) as real:
         work(real)
     assert tb.history.runs[run.review.run].began.shadow == run.review.view
-    found = compare_runs(tb.parts, run.review.run, real.id)
+    found = compare_runs(tb, run.review.run, real.id)
     kinds = [(pair.kind.value, pair.first and pair.first.tool.rpartition(":")[2]) for pair in found.pairs]
     same, other = "same", "other arguments"  # a stand-in is not the real result
     assert kinds == [

@@ -32,7 +32,7 @@ class Deed(msgspec.Struct, frozen=True):
     """Its arguments in full, if `arguments` is only what may be shown. Not told."""
 
 
-class Question(msgspec.Struct, frozen=True):
+class RunQuestion(msgspec.Struct, frozen=True):
     """What a run asked a human, or what a rule refused."""
 
     name: str
@@ -49,11 +49,11 @@ class RunAccount(msgspec.Struct, frozen=True):
     deeds: tuple[Deed, ...] = ()
     effects: dict[str, tuple[str, str]] = {}
     """What it changed, by target: the versions before and after."""
-    questions: tuple[Question, ...] = ()
+    questions: tuple[RunQuestion, ...] = ()
     took_us: int = 0
 
 
-class Kind(StrEnum):
+class PairKind(StrEnum):
     """How a call of one run relates to the other run."""
 
     SAME = "same"
@@ -64,13 +64,13 @@ class Kind(StrEnum):
     ONLY_SECOND = "only in the second"
 
 
-ALIKE = (Kind.SAME, Kind.MOVED)
+ALIKE = (PairKind.SAME, PairKind.MOVED)
 
 
 class Pair(msgspec.Struct, frozen=True):
     """A call of the first run, the one of the second that corresponds to it, or one of them alone."""
 
-    kind: Kind
+    kind: PairKind
     first: Deed | None = None
     second: Deed | None = None
 
@@ -93,7 +93,7 @@ class RunComparison(msgspec.Struct, frozen=True):
     effects: tuple[EffectPair, ...]
     """The targets that differ."""
     effects_alike: int
-    questions: tuple[tuple[str, Question], ...]
+    questions: tuple[tuple[str, RunQuestion], ...]
     """The questions of one run alone, each with that run's id."""
 
     @property
@@ -151,25 +151,25 @@ def _pairs(first: Sequence[Deed], second: Sequence[Deed]) -> Iterable[Pair]:
     _join(first, second, partner, lambda deed: deed.tool)
     for at, deed in enumerate(first):
         if at not in partner:
-            yield Pair(Kind.ONLY_FIRST, deed)
+            yield Pair(PairKind.ONLY_FIRST, deed)
             continue
         other = second[partner[at]]
         if at not in alike:
-            kind = Kind.ARGUMENTS
+            kind = PairKind.ARGUMENTS
         elif deed.outcome != other.outcome:
-            kind = Kind.OUTCOME
+            kind = PairKind.OUTCOME
         else:
-            kind = Kind.MOVED if at in moved else Kind.SAME
+            kind = PairKind.MOVED if at in moved else PairKind.SAME
         yield Pair(kind, deed, other)
     taken = set(partner.values())
-    yield from (Pair(Kind.ONLY_SECOND, second=deed) for at, deed in enumerate(second) if at not in taken)
+    yield from (Pair(PairKind.ONLY_SECOND, second=deed) for at, deed in enumerate(second) if at not in taken)
 
 
 def _exactly(deed: Deed) -> Hashable:
     return deed.tool, _encoded(deed.arguments if deed.exactly is None else deed.exactly)
 
 
-def _question(one: Question) -> Hashable:
+def _question(one: RunQuestion) -> Hashable:
     return one.name, _encoded(one.arguments), one.answer
 
 
@@ -213,8 +213,8 @@ def _out_of_order(partner: dict[int, int]) -> set[int]:
 
 
 def _unshared(
-    first: Sequence[Question], second: Sequence[Question], key: Callable[[Question], Hashable]
-) -> tuple[list[Question], list[Question]]:
+    first: Sequence[RunQuestion], second: Sequence[RunQuestion], key: Callable[[RunQuestion], Hashable]
+) -> tuple[list[RunQuestion], list[RunQuestion]]:
     """Return what is in one of two lists alone, however often."""
     counts: dict[Hashable, int] = defaultdict(int)
     for one in second:

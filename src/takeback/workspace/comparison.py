@@ -4,7 +4,7 @@ action."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from takeback.core import events as e
 from takeback.core import ids, run_comparison, selection
@@ -17,6 +17,9 @@ from takeback.engine.describe.accounts import account
 from takeback.engine.rollback.paths import path_filter
 from takeback.errors import ConflictError, ContentGone, UsageError
 from takeback.workspace.parts import WorkspaceParts
+
+if TYPE_CHECKING:
+    from takeback.workspace.workspace import Workspace
 
 
 class Comparison:
@@ -108,13 +111,13 @@ def _last_beginning(history: History) -> Mapping[str, e.Mark]:
     return history.marks
 
 
-def compare_runs(parts: WorkspaceParts, first: str, second: str) -> RunComparison:
+def compare_runs(workspace: Workspace, first: str, second: str) -> RunComparison:
     """Compare two runs by what they did or intended."""
-    history, journal, roots = parts.history, parts.journal, [str(parts.root)]
+    history, journal, roots = workspace.history, workspace.journal, [str(workspace.root)]
 
     def in_full(action: RecordedAction) -> Any:
         try:
-            call = parts.calls.known(action).call
+            call = workspace.parts.calls.known(action).call
         except ContentGone:
             return None
         return [call.args, call.kwargs]

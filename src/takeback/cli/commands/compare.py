@@ -12,7 +12,7 @@ from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import ids_of
 from takeback.cli.text import plural
 from takeback.core import ids
-from takeback.core.run_comparison import ALIKE, Deed, Kind, Pair, RunComparison
+from takeback.core.run_comparison import ALIKE, Deed, Pair, PairKind, RunComparison
 from takeback.errors import ConflictError, UsageError
 from takeback.workspace.comparison import compare_runs
 from takeback.workspace.describe import call_text
@@ -42,7 +42,7 @@ def command(ctx: click.Context, session: CommandContext, first: str, second: str
                 f"{run} is not a run", hint=f"`takeback show {run}` shows which run it belongs to"
             )
     with session.workspace() as workspace:
-        found = compare_runs(workspace.parts, first, second)
+        found = compare_runs(workspace, first, second)
     if session.json:
         session.data(_data(found))
     else:
@@ -91,11 +91,11 @@ def _lines(found: RunComparison, most: int | None) -> list[str]:
     lines = [
         f"{first.run} ({first.name}, {first.life}) and {second.run} ({second.name}, {second.life}) {verdict}."
     ]
-    by_kind: dict[Kind, list[Pair]] = {}
+    by_kind: dict[PairKind, list[Pair]] = {}
     for pair in found.pairs:
         by_kind.setdefault(pair.kind, []).append(pair)
-    names = {Kind.ONLY_FIRST: f"only {first.run}", Kind.ONLY_SECOND: f"only {second.run}"}
-    for kind in Kind:
+    names = {PairKind.ONLY_FIRST: f"only {first.run}", PairKind.ONLY_SECOND: f"only {second.run}"}
+    for kind in PairKind:
         some = by_kind.get(kind, [])
         if some:
             lines.append(f"  {names.get(kind, kind.value):<24}{plural(len(some), 'call')}")

@@ -73,7 +73,7 @@ def shadow(ctx: click.Context, session: CommandContext, file: str, autopilot: bo
     Nothing changes, nothing is called and nothing is sent. `takeback promote` then does exactly what was shown. Exits
     with 4 if a step fails, and with 6 if the shadow ends early because nothing can stand in for a result.
     """
-    from takeback.workspace.shadow.plans import shadow_plan
+    from takeback.workspace.shadow.runs import shadow_plan
 
     plan = _read(file)
     with session.protect() as workspace:

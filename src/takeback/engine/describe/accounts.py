@@ -16,7 +16,7 @@ from takeback.core.intents import IntentDeferred
 from takeback.core.lifecycle import Life
 from takeback.core.memory import RESOURCE as MEMORY
 from takeback.core.record import Record
-from takeback.core.run_comparison import Deed, Question, RunAccount, relative_to
+from takeback.core.run_comparison import Deed, RunAccount, RunQuestion, relative_to
 from takeback.engine.describe.wording import is_call
 from takeback.errors import UsageError
 
@@ -41,7 +41,9 @@ def account(
     calls = [a for a in actions if is_call(history, a) and a.as_tool.tool not in (ANSWER, CHANGES)]
     deeds = [_deed(history, a, roots, in_full) for a in calls if not a.name.startswith(_OPENED)]
     deeds += [_sent(record, roots) for record in records if isinstance(record.event, IntentDeferred)]
-    effects = {c.target.said: (c.before.id, c.after.id) for c in _net(history, actions) if c.before != c.after}
+    effects = {
+        c.target.said: (c.before.id, c.after.id) for c in _net(history, actions) if c.before != c.after
+    }
     for action in actions:
         if action.as_tool.tool == CHANGES:
             effects |= {name: (before, after) for name, before, after in action.result or ()}
@@ -87,13 +89,13 @@ def _deed(history: History, action: RecordedAction, roots: Sequence[str], in_ful
     )
 
 
-def _questions(history: History, records: Iterable[Record], roots: Sequence[str]) -> Iterable[Question]:
+def _questions(history: History, records: Iterable[Record], roots: Sequence[str]) -> Iterable[RunQuestion]:
     for record in records:
         if isinstance(event := record.event, e.ApprovalAsked):
             answer = history.approvals[record.id].life
             said = "granted" if answer is Life.USED else answer.value
-            yield Question(event.name, relative_to(event.arguments, roots), said)
+            yield RunQuestion(event.name, relative_to(event.arguments, roots), said)
         elif isinstance(event, e.ActionRefused):
-            yield Question(
+            yield RunQuestion(
                 event.name, relative_to(event.arguments, roots), f"refused by {event.rule or 'a human'}"
             )

@@ -37,7 +37,7 @@ from takeback.workspace.shadow.runs import simulation_of
 from takeback.workspace.staging import Stage
 from takeback.workspace.workspace import Workspace
 
-__all__ = ["FAILURES", "Rehearsed", "Trial", "rehearse_command", "rehearse_plan"]
+__all__ = ["FAILURES", "FailureTrial", "Rehearsed", "rehearse_command", "rehearse_plan"]
 
 COMMAND = "the command"
 _UNSETTLED = ("failed", "unverifiable", "conflict", "kept")
@@ -54,7 +54,7 @@ except subprocess.TimeoutExpired:
 Tell = Callable[[str, str], None]
 
 
-class Trial(msgspec.Struct, frozen=True):
+class FailureTrial(msgspec.Struct, frozen=True):
     """One failure, and what came of it."""
 
     step: str
@@ -73,7 +73,7 @@ class Rehearsed(msgspec.Struct, frozen=True):
     """What came of a rehearsal."""
 
     name: str
-    trials: tuple[Trial, ...]
+    trials: tuple[FailureTrial, ...]
 
     @property
     def wrong(self) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def _took_s(workspace: Workspace, words: Sequence[str]) -> float:
         stage.drop()
 
 
-def _tried(workspace: Workspace, fail: Callable[[Stage], str], step: str, failure: str) -> Trial:
+def _tried(workspace: Workspace, fail: Callable[[Stage], str], step: str, failure: str) -> FailureTrial:
     stage = workspace.stages.new(network="none")
     try:
         start = _picture(workspace.root)
@@ -145,7 +145,7 @@ def _tried(workspace: Workspace, fail: Callable[[Stage], str], step: str, failur
         why = "; ".join(
             dict.fromkeys([*(why for _, why in back.left if why), *filter(None, (back.why, refused))])
         )
-        return Trial(step, failure, tuple(dict.fromkeys(left)), why, round(took_s, 3))
+        return FailureTrial(step, failure, tuple(dict.fromkeys(left)), why, round(took_s, 3))
     finally:
         stage.drop()
 
@@ -153,7 +153,7 @@ def _tried(workspace: Workspace, fail: Callable[[Stage], str], step: str, failur
 # Inside the view
 
 
-class _Runs:
+class _RehearsedRuns:
     """Begins rehearsals for a plan."""
 
     def __init__(self, inner: Workspace, rehearsal: Rehearsal) -> None:
@@ -185,7 +185,7 @@ def _failing(plan: Plan, step: str, failure: str, inner: Workspace, *, isolated:
         plans.refuse_broken(prepared)
         rehearsal = Rehearsal(step, failure, isolated=isolated)
         try:
-            plans.run_plan(_Runs(inner, rehearsal), prepared)
+            plans.run_plan(_RehearsedRuns(inner, rehearsal), prepared)
         except RollbackIncomplete:
             return ""  # what it could not take back is found below
         except (UsageError, RefusedError):

@@ -6,23 +6,28 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import msgspec
 
 from takeback.core import events as e
+from takeback.core.plan import Plan
 from takeback.core.values import said
+from takeback.engine import plans
 from takeback.engine.describe.replay import memory_of
 from takeback.engine.describe.wording import is_call
 from takeback.engine.gate.gate import Approve
 from takeback.engine.runs.parts import Options
 from takeback.engine.runs.run import Run
-from takeback.engine.shadow.review import Promoted, ShadowDeed, ShadowResult
+from takeback.engine.shadow.review import Promoted, ShadowDeed, ShadowResult, ShadowReview
 from takeback.engine.shadow.shadow import Shadow
-from takeback.errors import ShadowEnded, UsageError
+from takeback.errors import RefusedError, ShadowEnded, UsageError
 from takeback.settings import environment
 from takeback.system.private_files import private_folder
+from takeback.workspace.plans import prepare_plan
 from takeback.workspace.shadow import promotion, records
 from takeback.workspace.shadow.databases import ShadowDatabases
 from takeback.workspace.shadow.drafts import DraftedRun
@@ -187,3 +192,46 @@ def special_run(
     if shadow or environment.shadow():
         return ReviewedShadow(workspace, options, approve, copies or {}, telling=not shadow)
     return DraftedRun(workspace, workspace.parts.runs.parts_of(options, approve, approval_wait_s), options)
+
+
+# Plans
+
+
+def shadow_plan(workspace: Workspace, plan: Plan, *, autopilot: bool = False) -> ShadowReview:
+    """Run a plan as a shadow, in a process inside a view. Return the review."""
+    stage = workspace.stages.new()
+    try:
+        result = stage.inside(partial(_shadowed, plan, autopilot=autopilot), ShadowResult)
+    except BaseException:
+        stage.drop()
+        raise
+    return records.keep(workspace, stage, result, stage.look())
+
+
+class _ShadowedRuns:
+    """Begins shadows for a plan."""
+
+    def __init__(self, inner: Workspace) -> None:
+        self._inner = inner
+        self.run_made: ShadowRun | None = None
+
+    def run(self, name: str, *, key: str, autopilot: bool, **_: Any) -> ShadowRun:
+        began = e.RunBegan(name, key=key, autopilot=autopilot, actor=environment.actor())
+        inner = self._inner
+        self.run_made = ShadowRun(inner, Options(began), Shadow(simulation_of(inner)), inner.root, {})
+        return self.run_made
+
+
+def _shadowed(plan: Plan, inner: Workspace, *, autopilot: bool) -> ShadowResult:
+    prepared = prepare_plan(plan, inner.root, inner.settings, autopilot=autopilot)
+    runs = _ShadowedRuns(inner)
+    try:
+        plans.run_plan(runs, prepared, autopilot=autopilot)
+    except (UsageError, RefusedError):
+        if runs.run_made is None or not runs.run_made.id:
+            raise
+    except Exception:
+        if runs.run_made is None:
+            raise
+    assert runs.run_made is not None
+    return runs.run_made.result()
