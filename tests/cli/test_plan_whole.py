@@ -44,7 +44,7 @@ def test_only_an_approved_plan_runs_and_only_as_it_was_approved(shop: Workspace)
     assert shop.do("plan", "approve", FILE, code=2).stderr.count("--yes") == 1
     approved = shop.do("plan", "approve", "--yes", "--json", FILE).json
     assert approved["approved"] and approved["digest"].startswith("b3:")
-    assert shop.do("plan", "run", "--key", "other", FILE, code=3)  # the key is part of what was approved
+    shop.do("plan", "run", "--key", "other", FILE, code=3)  # the key is part of what was approved
     shop.do("plan", "run", FILE)
     plan(shop, SEARCH, step("write", "write", path="report.md", text="mine"))
     assert "has not approved" in shop.do("plan", "run", FILE, code=3).stderr
