@@ -95,6 +95,17 @@ def test_a_failed_plan_is_changed_and_continued(shop: Workspace) -> None:
     assert again.code == 2 and "is done" in again.json["error"]["message"]
 
 
+def test_a_killed_plan_is_changed_and_continued(shop: Workspace) -> None:
+    plan(shop, SEARCH, WRITE, step("risky", "break_once", "write", path="x.md"))
+    assert shop.run("plan", "run", FILE).code == -9
+    run = latest_run(shop)
+    plan(shop, SEARCH, WRITE, step("safe", "write", "write", path="y.md", text="z"))
+    done = shop.do("plan", "run", "--json", "--continue", run, FILE).json
+    assert done["earlier"] == ["find", "write"] and done["run"] == run
+    assert shop.read("y.md") == "z"
+    assert notes(shop) == ["search", "write report.md", "break", "write y.md"]
+
+
 def test_a_changed_plan_with_the_same_key_is_not_mixed_up(shop: Workspace) -> None:
     plan(shop, SEARCH, WRITE, FAIL, key="nightly")
     shop.do("plan", "run", "--on-failure", "pause", FILE, code=4)

@@ -208,3 +208,24 @@ def test_a_shadow_is_in_the_log_and_can_be_compared_with_the_real_run(tb: takeba
         (same, "command"),
     ]
     assert not found.effects and found.effects_alike == 3
+
+
+def test_no_secret_reaches_the_log_and_the_review_is_private(tb: takeback.Workspace) -> None:
+    secret = "sk-live-4242424242424242424242"
+    run = shadow_of(tb, lambda run: run.call(tools.login, token=secret))
+    assert run.review.intentions[0].arguments["kwargs"]["token"] == secret
+    logged = "".join(str(record.event) for record in tb.journal.read())
+    assert secret not in logged + str(run.review) + str(run.review.data())
+    kept = tb.stages[run.review.view].folder.path / "shadow.json"
+    assert kept.stat().st_mode & 0o777 == 0o600 and kept.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_a_shadow_cannot_hold_back_is_refused(tb: takeback.Workspace, tmp_path: Path) -> None:
+    (tmp_path / "beside").mkdir()
+    with pytest.raises(takeback.UsageError, match="cannot have roots outside"):
+        tb.run("report", shadow=True, roots=[tmp_path / "beside"])
+    with pytest.raises(takeback.UsageError, match="its caller runs"):
+        shadow_of(tb, lambda run: run.begin("pay", {"amount": 7}, call_id="c1"))
+    with tb.run("report") as real, pytest.raises(takeback.UsageError, match="nothing to promote"):
+        real.promote()
+    assert real.root == tb.root

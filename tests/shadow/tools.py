@@ -83,3 +83,8 @@ async def book_later(room: str) -> Meeting:
 
 def fail(why: str) -> None:
     raise RuntimeError(why)
+
+
+@takeback.action(effect="irreversible")
+def login(token: str) -> None:
+    note("login")

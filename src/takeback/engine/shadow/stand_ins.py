@@ -7,6 +7,7 @@ the real result takes its place.
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ import msgspec
 
 from takeback.errors import UsageError
 
+_TEXT = re.compile(r"\(stand-in [0-9]+\)")
 _FIRST = -4_000_000_000_000
 """Numbers that stand in for others count down from here: nobody means one of these."""
 
@@ -123,7 +125,7 @@ def is_one(value: Any) -> bool:
         return False
     if isinstance(value, int):
         return 2 * _FIRST < value < _FIRST
-    return isinstance(value, str) and value.startswith("(stand-in ") and value.endswith(")")
+    return isinstance(value, str) and _TEXT.fullmatch(value) is not None
 
 
 def marks_in(result: Any) -> Marks:
@@ -163,10 +165,10 @@ def replaced(value: Any, known: Mapping[str, Any]) -> Any:
         return [replaced(item, known) for item in value]
     if is_one(value):
         return known[msgspec.json.encode(value).decode()]
-    if isinstance(value, str) and "(stand-in " in value:
+    if isinstance(value, str) and _TEXT.search(value):
         for mark, real in known.items():
             if isinstance(plain := msgspec.json.decode(mark), str):
                 value = value.replace(plain, str(real))
-        if "(stand-in " in value:
+        if _TEXT.search(value):
             raise KeyError(value)
     return value

@@ -20,6 +20,8 @@ from takeback.engine import plans
 from takeback.engine.describe.replay import memory_of
 from takeback.engine.describe.wording import is_call
 from takeback.engine.gate.gate import Approve
+from takeback.engine.gate.wanted import Wanted
+from takeback.engine.runs.actions import Action, Ask, Denied
 from takeback.engine.runs.parts import Options
 from takeback.engine.runs.run import Run
 from takeback.engine.shadow.review import Promoted, ShadowDeed, ShadowResult, ShadowReview
@@ -49,6 +51,11 @@ class ShadowRun(Run):
         self, inner: Workspace, options: Options, shadow: Shadow, real: Path, copies: Mapping[str, str]
     ) -> None:
         """`inner` is the workspace as the view has it, and `real` the folder that it is a view of."""
+        if options.roots:
+            raise UsageError(
+                "a shadow has only the workspace in its view, so it cannot have roots outside; nothing was begun",
+                hint="`takeback try` runs a whole program in a view, with everything else read-only",
+            )
         self.shadow = shadow
         self.databases = ShadowDatabases(inner.parts.databases, shadow, real, inner.root, copies)
         began = msgspec.structs.replace(options.began, key="", parent="", session="", command=())
@@ -79,6 +86,13 @@ class ShadowRun(Run):
         finally:
             self.databases.close()
         return None
+
+    def _try(self, wanted: Wanted, *, asking: bool = False) -> Action | Denied | Ask:
+        """Refuse an action whose tool the caller would then run for real."""
+        raise UsageError(
+            f"{wanted.name} was not begun: a shadow cannot stand in for a tool that its caller runs",
+            hint="use run.call, or `takeback try` for the whole program",
+        )
 
     def result(self) -> ShadowResult:
         """Return what came of it, once it has ended."""
