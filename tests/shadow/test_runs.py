@@ -229,3 +229,34 @@ def test_what_a_shadow_cannot_hold_back_is_refused(tb: takeback.Workspace, tmp_p
     with tb.run("report") as real, pytest.raises(takeback.UsageError, match="nothing to promote"):
         real.promote()
     assert real.root == tb.root
+
+
+@pytest.mark.parametrize("place", ["a text", "a number", "a database"])
+def test_a_stand_in_in_a_file_is_never_made_real(tb: takeback.Workspace, place: str) -> None:
+    with sqlite3.connect(tb.root / "app.db") as db:
+        db.execute("create table t (x)")
+    db.close()
+
+    def body(run: takeback.Run) -> None:
+        meeting = run.call(tools.book, "A")
+        if place == "a database":
+            with run.step("rows"), run.database("app.db") as db:
+                db.execute("insert into t values (?)", (meeting["id"],))
+        else:
+            value = meeting["id"] if place == "a text" else run.call(tools.count)
+            run.call(tools.write, "report.md", f"see {value}\n")
+
+    run = shadow_of(tb, body)
+    name = "app.db" if place == "a database" else "report.md"
+    assert run.review.result.marked == (name,) and f"in {name}: so it cannot be promoted" in str(run.review)
+    with pytest.raises(takeback.UsageError, match="would hold a stand-in"):
+        run.promote(approve=yes)
+    assert noted() == [] and not (tb.root / "report.md").exists()
+
+
+def test_a_stand_in_in_the_memory_becomes_the_real_result(tb: takeback.Workspace) -> None:
+    def body(run: takeback.Run) -> None:
+        run.memory["meeting"] = run.call(tools.book, "A")["id"]
+
+    promoted = shadow_of(tb, body).promote(approve=yes)
+    assert "real-A" in str(tb.history.memory_of(promoted.id))

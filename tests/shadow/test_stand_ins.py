@@ -73,11 +73,8 @@ def test_they_are_recognised_and_replaced() -> None:
     marks = marks_in({"rooms": [first, second], "n": 3})
     real = {"rooms": [{"id": "A", "floor": 1}, {"id": "B", "floor": 2}], "n": 3}
     known = {mark: known_at(place, real) for place, mark in marks.items()}
-    given = {
-        "args": [second["id"], f"{first['id']} and {second['id']}", second["floor"], 7, "(stand-in"],
-        "kwargs": {},
-    }
-    assert replaced(given, known) == {"args": ["B", "A and B", 2, 7, "(stand-in"], "kwargs": {}}
+    given = [second["id"], f"{first['id']} and {second['id']}", {"floor": second["floor"]}, 7, "(stand-in"]
+    assert replaced(given, known) == ["B", "A and B", {"floor": 2}, 7, "(stand-in"]
 
 
 @pytest.mark.parametrize("value", ["(stand-in 9)", "see (stand-in 9)", -4_000_000_000_009])

@@ -88,3 +88,9 @@ def fail(why: str) -> None:
 @takeback.action(effect="irreversible")
 def login(token: str) -> None:
     note("login")
+
+
+@takeback.action(undo=unbook)
+def count() -> int:
+    note("count")
+    return 7

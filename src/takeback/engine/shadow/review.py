@@ -62,6 +62,8 @@ class ShadowResult(msgspec.Struct, frozen=True):
     memory: dict[str, Any]
     deeds: tuple[ShadowDeed, ...]
     """All its calls in order: those that were made in the view, and those that were only intended."""
+    marked: tuple[str, ...] = ()
+    """Files and databases that hold a stand-in: what they would really hold is not known."""
 
 
 class ShadowReview(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,9 +112,11 @@ class ShadowReview(msgspec.Struct, frozen=True, kw_only=True):
         if not self.intentions:
             lines.append("  It would call nothing and send nothing.")
         lines += [f"  changes     {line}" for line in self.changes] or ["  changes     nothing"]
+        if result.marked:
+            lines.append(f"  stand-ins   in {', '.join(result.marked)}: so it cannot be promoted")
         if self.meanwhile:
             lines.append(f"  meanwhile   changed in the real folder: {', '.join(self.meanwhile)}")
-        if result.outcome is e.Outcome.DONE:
+        if result.outcome is e.Outcome.DONE and not result.marked:
             lines.append(f"  look        takeback stage diff {self.view}")
             lines.append(
                 f"  do it       takeback promote {self.run}        drop it   takeback stage drop {self.view}"
@@ -130,6 +134,7 @@ class ShadowReview(msgspec.Struct, frozen=True, kw_only=True):
             "intended": [_data(one) for one in self.intentions],
             "changes": list(self.changes),
             "meanwhile": list(self.meanwhile),
+            "stand_ins_in": list(self.result.marked),
             "digest": self.digest,
         }
 

@@ -19,6 +19,8 @@ import msgspec
 from takeback.errors import UsageError
 
 _TEXT = re.compile(r"\(stand-in [0-9]+\)")
+IN_TEXT = re.compile(rb"\(stand-in [0-9]+\)|-40000000[0-9]{5}\b")
+"""Finds a stand-in in the bytes of a file."""
 _FIRST = -4_000_000_000_000
 """Numbers that stand in for others count down from here: nobody means one of these."""
 

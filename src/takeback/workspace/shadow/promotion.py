@@ -54,9 +54,9 @@ def promote(
             _ask(run, review, answered)
             refuse_moved(stage)
             accepted = stage.accept(keep=True).require_complete().rollback
-            _do(run, review, called)
+            known = _do(run, review, called)
             for name, value in review.result.memory.items():
-                run.memory[name] = value
+                run.memory[name] = _real(name, value, known)
     except BaseException:
         if accepted:
             workspace.undo(accepted, on_conflict="keep")
@@ -77,6 +77,12 @@ def refuse_incomplete(workspace: Workspace, review: ShadowReview) -> None:
         raise UsageError(
             f"{review.run} {how}, so it cannot be promoted: {result.why}. Nothing was done",
             hint=f"`takeback stage accept {review.view}` takes over what it changed in its view, without its calls",
+        )
+    if result.marked:
+        raise UsageError(
+            f"{', '.join(result.marked)} would hold a stand-in for a result that is not known yet, so {review.run} "
+            "cannot be promoted; nothing was done",
+            hint="let a function with `simulate` return the real value, or write the result in a run of its own",
         )
     history = workspace.history
     for id in history.runs_of_key(_key(review)):
@@ -157,25 +163,21 @@ def _ask(run: Run, review: ShadowReview, answered: _Whole) -> None:
     answered.given = True
 
 
-def _do(run: Run, review: ShadowReview, called: Mapping[int, Function]) -> None:
-    """Do what was intended, in order, with real results in place of stand-ins."""
+def _do(run: Run, review: ShadowReview, called: Mapping[int, Function]) -> dict[str, Any]:
+    """Do what was intended, in order. Return the real results that take the place of stand-ins."""
     known: dict[str, Any] = {}
     numbered = enumerate(review.intentions)
     for name, some in groupby(numbered, key=lambda pair: pair[1].step):
         with run.step(name) if name else nullcontext():
             for number, one in some:
                 _do_one(run, number, one, called, known)
+    return known
 
 
 def _do_one(
     run: Run, number: int, one: Intention, called: Mapping[int, Function], known: dict[str, Any]
 ) -> None:
-    try:
-        arguments = replaced(one.arguments, known)
-    except KeyError as error:
-        raise ConflictError(
-            f"{one.name} uses {error.args[0]!r}, for which there is no real result; it was not done"
-        ) from None
+    arguments = _real(one.name, one.arguments, known)
     if one.kind == "statement":
         return _execute(run, one, arguments)
     if one.kind == "intent":
@@ -189,6 +191,14 @@ def _do_one(
         except KeyError:
             continue  # whoever needs it finds that there is none
     return None
+
+
+def _real(name: str, value: Any, known: Mapping[str, Any]) -> Any:
+    """Return a value with real results in place of stand-ins. Raise ConflictError if one of them has none."""
+    try:
+        return replaced(value, known)
+    except KeyError as error:
+        raise ConflictError(f"{name} needs {error.args[0]}, for which there is no real result") from None
 
 
 def _execute(run: Run, one: Intention, arguments: Mapping[str, Any]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,9 @@ from typing import Any
 import msgspec
 
 from takeback.core import events as e
+from takeback.core import selection
+from takeback.core.codec import path_of
+from takeback.core.entities import RecordedAction
 from takeback.core.plan import Plan
 from takeback.core.values import said
 from takeback.engine import plans
@@ -24,6 +28,7 @@ from takeback.engine.gate.wanted import Wanted
 from takeback.engine.runs.actions import Action, Ask, Denied
 from takeback.engine.runs.parts import Options
 from takeback.engine.runs.run import Run
+from takeback.engine.shadow import stand_ins
 from takeback.engine.shadow.review import Promoted, ShadowDeed, ShadowResult, ShadowReview
 from takeback.engine.shadow.shadow import Shadow
 from takeback.errors import RefusedError, ShadowEnded, UsageError
@@ -42,6 +47,17 @@ SIMULATION = "simulation"
 def simulation_of(inner: Workspace) -> Path:
     """Return the folder in which functions that simulate other systems keep their state, in the home of the view."""
     return private_folder(inner.state.parent.parent / SIMULATION)
+
+
+def holds_one(path: Path) -> bool:
+    """Return whether a file, or a database, holds a stand-in: as such it must not become real."""
+    if not path.is_file() or path.is_symlink():
+        return False
+    data = path.read_bytes()
+    if data.startswith(b"SQLite format 3\0"):
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+            data = "\n".join(database.iterdump()).encode()
+    return stand_ins.IN_TEXT.search(data) is not None
 
 
 class ShadowRun(Run):
@@ -89,6 +105,7 @@ class ShadowRun(Run):
 
     def _try(self, wanted: Wanted, *, asking: bool = False) -> Action | Denied | Ask:
         """Refuse an action whose tool the caller would then run for real."""
+        del asking
         raise UsageError(
             f"{wanted.name} was not begun: a shadow cannot stand in for a tool that its caller runs",
             hint="use run.call, or `takeback try` for the whole program",
@@ -121,7 +138,15 @@ class ShadowRun(Run):
             tuple(self.shadow.intentions),
             memory_of(history, self.id) if recorded else {},
             tuple(deeds),
+            tuple(sorted(name for name in self._written(actions) if holds_one(self.root / name))),
         )
+
+    def _written(self, actions: Sequence[RecordedAction]) -> Iterator[str]:
+        """Yield the files and databases that it left changed."""
+        every = selection.inside(self._inner.history, [action.id for action in actions])
+        for change in selection.net(self._inner.history, every):
+            if change.after and change.target.resource in ("files", "sqlite"):
+                yield os.fsdecode(path_of(change.target.name))
 
 
 class ReviewedShadow(ShadowRun):
