@@ -89,7 +89,19 @@ def test_every_command_is_here() -> None:
     # daemon: tests/agents/test_install.py, test_doctor.py, tests/daemon/test_control.py. And
     # tests/leases, tests/export; `store`: tests/cli/test_store.py; `settle`: tests/agents/test_unsettled.py;
     # `forget`: tests/cli/test_forget.py.
-    elsewhere = {"run", "plan", "workflow", "monitor", "approve", "deny", "guard", "outbox", "dead"}
+    elsewhere = {
+        "run",
+        "try",
+        "stage",
+        "plan",
+        "workflow",
+        "monitor",
+        "approve",
+        "deny",
+        "guard",
+        "outbox",
+        "dead",
+    }
     elsewhere |= {"install", "uninstall", "doctor", "daemon", "locks", "export", "store", "settle", "forget"}
     assert WORDS.keys() == KEYS.keys()
     assert {name.split()[0] for name in WORDS} == COMMANDS.keys() - elsewhere

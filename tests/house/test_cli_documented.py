@@ -19,7 +19,7 @@ from tests.house.repository import document
 # If a coding agent runs one of these, the call is an action of that agent, like any other command.
 # fmt: off
 RECORDED = {
-    "init", "run", "replay", "resume", "approve", "deny", "handover", "settle",
+    "init", "run", "try", "stage", "replay", "resume", "approve", "deny", "handover", "settle",
     "outbox", "dead", "locks", "install", "uninstall", "doctor", "plan", "export",
     "gc", "forget", "store", "guard", "workflow", "monitor", "daemon", "completion",
     "compare", "promote", "rehearse",

@@ -48,7 +48,14 @@ def wrecked_directly(folder: Path, names: list[str]) -> Picture:
 
 def wreck_in_a_view(world: Workspace, way: str, names: list[str], *flags: str) -> None:
     done = world.run(
-        "try", *flags, "--", sys.executable, "-m", "tests.world.wreck", *names, env={"TAKEBACK_NAMESPACES": way}
+        "try",
+        *flags,
+        "--",
+        sys.executable,
+        "-m",
+        "tests.world.wreck",
+        *names,
+        env={"TAKEBACK_NAMESPACES": way},
     )
     assert done.code == 0, done
 

@@ -105,6 +105,13 @@ class LocksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     """What happens to a command or call that is known to write to a locked name."""
 
 
+class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """How long views are kept. Zero means no limit."""
+
+    keep_days: Count = 14
+    """A view that nobody has used for so many days is dropped, a day after a notice."""
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings in takeback.toml. Every part may be missing."""
 
@@ -116,6 +123,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     outside: OutsideConfig = OutsideConfig()
     rules: Rules = Rules()
     agents: AgentsConfig = AgentsConfig()
+    stage: StageConfig = StageConfig()
     tools: dict[str, ToolTarget] = {}
     """Short names of tools, for plans and rules: a name to package.module:function."""
 

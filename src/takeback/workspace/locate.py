@@ -60,3 +60,10 @@ def outside_roots(
     from takeback.resources.files.outside.roots import place_of  # few actions name any
 
     return tuple(place_of(path, root, state.parent.parent) for path in found)
+
+
+def views_of(root: Path) -> list[str]:
+    """Return the names of the views of a workspace, without opening it."""
+    from takeback.engine.stage.folder import StageFolders  # hardly ever needed
+
+    return StageFolders(registry_of_user().state_of(root)).names()

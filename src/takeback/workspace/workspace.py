@@ -664,8 +664,8 @@ class Workspace:
         return Forgetting(self.parts).forget(paths, shared=None if shared else ())
 
     def keep_within_quota(self) -> None:
-        """Clean up if the store has outgrown its quota, but not again and again."""
-        self.upkeep.keep_within_quota()
+        """Clean up if the store has outgrown its quota, but not again and again; and drop views that have expired."""
+        self.upkeep.keep_within_quota(self.stages.keep_house() if self.known.has_stages else 0)
 
     def recover(self) -> None:
         """Finish and settle what a crash left open; `notices` then says what was done."""

@@ -23,6 +23,12 @@ from takeback.core.codec import printable
 from takeback.settings import environment
 
 
+class NamedRunningCommand(RunningCommand):
+    """A command line whose first word is not yet the user's command, which comes after `--`."""
+
+    allow_interspersed_args = True
+
+
 @click.group("stage", cls=TakebackGroup)
 def command() -> None:
     """Work in private views of the workspace: make, look, accept, drop"""
@@ -94,7 +100,7 @@ def diff(session: CommandContext, name: str) -> None:
         click.echo(stage.diff().text, nl=False)
 
 
-@command.command("run", cls=RunningCommand, context_settings={"ignore_unknown_options": False})
+@command.command("run", cls=NamedRunningCommand)
 @click.argument("name")
 @NETWORK
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")

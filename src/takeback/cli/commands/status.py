@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,8 +28,9 @@ from takeback.cli.render.sessions import (
     sessions,
     telling_changes,
 )
-from takeback.cli.text import ago, iso, plural
+from takeback.cli.text import ago, day, iso, plural
 from takeback.core.change import Change
+from takeback.core.codec import one_line
 from takeback.core.entities import Approval, RecordedAction, RecordedRun
 from takeback.core.events import Did, Item, RollbackBegan
 from takeback.core.history import History
@@ -47,8 +49,12 @@ from takeback.workspace.store.journal import held_unopened
 from takeback.workspace.trusted_settings import Held
 from takeback.workspace.workspace import Workspace
 
+if TYPE_CHECKING:
+    from takeback.workspace.results import StageCard
+
 RUNS_SHOWN = 5
 UNKNOWN_LISTED = 100
+DAY_US = 86_400_000_000
 IDS_SHOWN = 3
 
 
@@ -71,6 +77,7 @@ def command(session: CommandContext) -> None:
         tampered = hook_tampering.warnings(workspace)
         workspace.notices += tampered
         elsewhere, gone = _elsewhere(workspace), workspace.lost
+        views = list(workspace.stages) if workspace.known.has_stages else []
         held, notice = _holding(lambda: workspace.trusted.held)
         workspace.notices += [notice] if notice else []
         if session.json:
@@ -81,6 +88,7 @@ def command(session: CommandContext) -> None:
             data["settings"] = _settings_data(held)
             data["lost"] = _lost_data(gone)
             data["left_out"] = stores
+            data["stages"] = [view.name for view in views]
             return session.data(
                 {"protected": True, "root": str(workspace.root), "warnings": tampered, **data}
             )
@@ -91,8 +99,17 @@ def command(session: CommandContext) -> None:
         root = "" if elsewhere else str(workspace.root)
         for line in [*_lines(root, history, waiting, so_far), *outbox_lines(outbox)]:
             session.line(line)
+        for view in views:
+            session.line(view_line(view.name, view.card, held.settings.stage.keep_days))
         for store in stores:
             session.line(f"Not recorded: {store}   (see [files] framework-stores)")
+
+
+def view_line(name: str, card: StageCard, keep_days: int) -> str:
+    """Return a line about a view that waits for a decision."""
+    did = f": {one_line(card.command, 50)}" if card.command else ""
+    end = f", until {day(card.last_us + keep_days * DAY_US)}" if keep_days else ""
+    return f"The view {name} waits, used {ago(card.last_us)}{end}{did}   takeback stage diff {name}"
 
 
 def _lost_data(gone: Lost | None) -> dict[str, object] | None:

@@ -1,9 +1,10 @@
 """The folder of a view, in the state of its workspace: a home of Takeback of its own, and what was changed.
 
-    <state>/stages/<name>/home/stage.json        what the view is
-                         /home/layers/<n>/upper  what was changed in one folder, and `work` for the kernel
-                         /home/workspaces/…      the state of the workspace as the view has it: journal and content
-                         /tree/<folder>          the copy, where there are no overlays, and `tmp` beside it
+    <state>/stages/<name>
+        home/stage.json        what the view is
+        home/layers/<n>/upper  what was changed in one folder, and `work` for the kernel
+        home/workspaces/…      the state of the workspace as the view has it: journal and content
+        tree/<folder>          the copy, where there are no overlays, and `tmp` beside it
 
 Inside the view this home is in the place of Takeback's own, so whatever runs there records in it.
 """
