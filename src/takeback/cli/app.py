@@ -48,7 +48,10 @@ GROUPS = {
         "daemon": "Control the background process that answers agents' hooks quickly",
     },
     "Runs": {
-        "plan": "Check a plan against the safety rules, or run it",
+        "plan": "Check a plan against the safety rules, approve it, or run it",
+        "rehearse": "Let each step of a plan, or a command, fail on a copy, and see whether everything comes back",
+        "promote": "Do for real what a shadow showed",
+        "compare": "Compare two runs at the same task by what they did or intended",
         "replay": "Show a past run event by event; nothing is executed",
         "resume": "Show how to continue interrupted runs; --exec continues one",
         "outbox": "List messages that wait to be sent, or start a worker that sends them",

@@ -122,6 +122,20 @@ def namespaces() -> str:
     return _variable("TAKEBACK_NAMESPACES")
 
 
+def shadow() -> bool:
+    """Return whether every run of this process is to be a shadow: TAKEBACK_SHADOW is set."""
+    return _variable("TAKEBACK_SHADOW") not in ("", "0")
+
+
+def refuse_in_shadow(what: str) -> None:
+    """Raise UsageError if every run is to be a shadow, and this cannot be one."""
+    if shadow():
+        raise UsageError(
+            f"TAKEBACK_SHADOW is set, and {what} cannot be a shadow; nothing was begun",
+            hint="`takeback try -- COMMAND` runs the whole program in a view",
+        )
+
+
 def temporary_folders() -> list[Path]:
     """Return the folders for temporary files, by their real paths."""
     named = [_variable("TMPDIR"), "/tmp", "/var/tmp"]

@@ -95,6 +95,7 @@ _FREE = (
     "rules.commands.ask",
     "rules.commands.deny",
     "rules.limits",
+    "rules.plans",
     "rules.paths.allow",
     "rules.paths.arguments",
     "rules.paths.deny",

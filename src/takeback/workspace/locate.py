@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from takeback.errors import UsageError
@@ -94,6 +95,22 @@ def find_modules_at(root: Path) -> None:
     """
     if str(root) not in sys.path:
         sys.path.append(str(root))
+
+
+def outside_roots(
+    folders: Sequence[str | os.PathLike[str]], root: Path, state: Path, *, allow_home: bool
+) -> tuple[str, ...]:
+    """Return folders outside a workspace as roots that an action can name, each with everything in it."""
+    if isinstance(folders, str | os.PathLike):
+        raise UsageError(
+            "roots must be a list of folders; nothing was begun", hint=f"roots=[{os.fspath(folders)!r}]"
+        )
+    found = [Path(os.path.realpath(os.path.join(environment.here(), folder))) for folder in folders]
+    for path in () if allow_home else found:
+        environment.refuse_too_wide(path)
+    from takeback.resources.files.outside.roots import place_of  # few actions name any
+
+    return tuple(place_of(path, root, state.parent.parent) for path in found)
 
 
 def views_of(root: Path) -> list[str]:

@@ -165,6 +165,7 @@ def _by(actor: str) -> str:
 def _run_began(_history: History, record: Record, event: e.RunBegan) -> EventText:
     more = f", attempt {event.generation}" if event.generation > 1 else ""
     more += ", on autopilot" if event.autopilot else ""
+    more += f", as a shadow in the view {event.shadow}" if event.shadow else ""
     return EventText(record.id, f"the run {event.name!r} began{more}{_by(event.actor)}")
 
 
@@ -225,7 +226,8 @@ def _action_ended(history: History, _record: Record, event: e.ActionEnded | e.Ac
 
 def _action_noted(_history: History, record: Record, event: e.ActionNoted) -> EventText:
     called = call_text(event.name, event.arguments)
-    return EventText(record.id, f"{called} {_OUTCOME[event.outcome]}{_because(event.why)}")
+    done = _OUTCOME[event.outcome] if event.intended is None else f"was only intended ({event.intended})"
+    return EventText(record.id, f"{called} {done}{_because(event.why)}")
 
 
 def _action_settled(history: History, _record: Record, event: e.ActionSettled) -> EventText:
