@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from takeback.core.lifecycle import Life
+from takeback.core.trust import untrusted_since
+from takeback.workspace.trusted_settings import CONFIG
 from takeback.workspace.workspace import Workspace
 from tests.world.cli import Workspace as World
 
