@@ -1,0 +1,290 @@
+"""Where a view ends: mounts, repositories elsewhere, processes and others at work on the same view."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import takeback
+from takeback.engine.stage.folder import StageFolders, delete
+from takeback.errors import BackendError, RunBusy, UsageError
+from takeback.system import mounts, namespaces
+from takeback.workspace.workspace import Workspace
+
+GIT = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
+COMMIT = "echo more >> a; git -c user.name=x -c user.email=x@example.org commit -qam second"
+
+
+@pytest.fixture(params=("", "user", "off"), ids=["overlay", "user", "copy"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("TAKEBACK_NAMESPACES", request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "shop"
+    (root / "src").mkdir(parents=True)
+    for name in ("a", "src/b"):
+        (root / name).write_text(f"old {name}\n")
+    return root
+
+
+def sh(tb: Workspace, script: str, stage: str = "t1") -> int:
+    return tb.stages[stage].run(["sh", "-c", script]).code
+
+
+@contextmanager
+def mounted(*words: str, place: Path) -> Iterator[None]:
+    """Mount something for a while; skip the test where that is not allowed."""
+    done = subprocess.run(["mount", *words, str(place)], capture_output=True)
+    if done.returncode:
+        pytest.skip(f"not on this platform: {done.stderr.decode()}")
+    number = mounts.below(os.fsencode(place))[-1].number
+    try:
+        yield
+    finally:
+        (now,) = (mount.place for mount in mounts.every() if mount.number == number)
+        subprocess.run(["umount", "-l", now], check=True)
+
+
+# Removing
+
+
+@pytest.mark.parametrize("where", ("tree/shop/src", "tree/shop", "tree"))
+def test_what_is_mounted_in_a_view_is_not_deleted_with_it(
+    root: Path, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAKEBACK_NAMESPACES", "off")
+    real = tmp_path / "real"
+    real.mkdir(mode=0o755)
+    (real / "gold").write_text("gold\n")
+    with takeback.open(root) as tb:
+        stage = tb.stages.new()
+        with mounted("--bind", str(real), place=stage.folder.path / where):
+            with pytest.raises(BackendError, match="is mounted at .*; nothing was removed"):
+                stage.drop()
+            assert tb.stages.names() == ["t1"], "the view is still there, whole"
+        assert (real / "gold").read_text() == "gold\n" and real.stat().st_mode & 0o777 == 0o755
+        stage.drop()
+        assert os.listdir(tb.state / "stages") == []
+
+
+def test_a_mount_that_comes_at_the_last_instant_is_not_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check is too early for such a mount: the deletion itself never enters one."""
+    monkeypatch.setattr("takeback.engine.stage.deleting.refuse_mounts", lambda _: None)
+    real = tmp_path / "real"
+    real.mkdir()
+    (real / "gold").write_text("gold\n")
+    for place in ("gone/x", "gone/x/y/z"):
+        (tmp_path / place).mkdir(parents=True)
+        with mounted("--bind", str(real), place=tmp_path / place), pytest.raises(BackendError):
+            delete(tmp_path / "gone")
+        assert (real / "gold").read_text() == "gold\n"
+        delete(tmp_path / "gone")
+        assert not (tmp_path / "gone").exists()
+
+
+def as_ordinary_owner(do: object) -> int:
+    """Return how a function ended that ran without the rights of root."""
+    assert callable(do)
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            namespaces.give_up_capabilities()
+            do()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_folders_in_closed_folders_are_deleted(tmp_path: Path) -> None:
+    deep = tmp_path / "x" / "a" / "b" / "c"
+    deep.mkdir(parents=True)
+    (deep / "f").write_text("f")
+    for path in (deep, deep.parent, deep.parent.parent):
+        path.chmod(0)
+    assert as_ordinary_owner(lambda: delete(tmp_path / "x")) == 0
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_deletion_leaves_what_links_lead_to_and_knows_no_depth(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    (real / "gold").write_text("gold\n")
+    top = tmp_path / "x"
+    top.mkdir()
+    os.symlink(real, top / "link")
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("deeper", dir_fd=here)
+        below = os.open("deeper", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.symlink(real, "link", dir_fd=here)
+    os.close(here)
+    try:
+        delete(top)
+    finally:
+        subprocess.run(["rm", "-rf", str(top / "deeper")], check=True)
+    assert not top.exists() and (real / "gold").read_text() == "gold\n"
+
+
+def test_what_cannot_be_removed_does_not_stand_in_the_way_of_other_views(root: Path, tmp_path: Path) -> None:
+    with takeback.open(root) as tb:
+        left = tb.state / "stages" / ".gone-t1-1"
+        (left / "m").mkdir(parents=True)
+        (tmp_path / "real").mkdir()
+        with mounted("--bind", str(tmp_path / "real"), place=left / "m"):
+            tb.stages.new("fine")
+            assert "is mounted at" in tb.notices[-1]
+        StageFolders(tb.state).tidy()
+        assert tb.stages.names() == ["fine"] and not left.exists()
+
+
+def test_a_view_with_a_damaged_card_can_be_dropped(root: Path) -> None:
+    with takeback.open(root) as tb:
+        tb.stages.new("fine")
+        damaged = tb.stages.new()
+        assert sh(tb, "true") == 0
+        (damaged.folder.home / "stage.json").write_text("{bad")
+        assert tb.stages.bytes_used() == 0
+        assert tb.stages.expire(14, 1 << 60) != [], "the others expire all the same"
+        damaged.drop()
+        assert tb.stages.names() == ["fine"]
+
+
+# What is mounted below the workspace
+
+
+def test_a_mount_below_the_workspace_is_why_an_ordinary_user_gets_a_copy(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAKEBACK_NAMESPACES", "user")
+    with mounted("-t", "tmpfs", "tmpfs", place=root / "src"), takeback.open(root) as tb:
+        card = tb.stages.new().card
+    assert card.kind == "copy" and str(root / "src") in card.why_copy and "only root" in card.why_copy
+
+
+def test_what_is_mounted_below_the_workspace_is_seen_in_a_view_and_stays(root: Path, tmp_path: Path) -> None:
+    (root / "data" / "more").mkdir(parents=True)
+    (tmp_path / "one").write_text("one\n")
+    (root / "file").touch()
+    with (
+        mounted("-t", "tmpfs", "tmpfs", place=root / "data"),
+        mounted("--bind", str(tmp_path / "one"), place=root / "file"),
+    ):
+        (root / "data" / "kept").write_text("kept\n")
+        with takeback.open(root) as tb:
+            stage = tb.stages.new()
+            assert stage.card.kind == "overlay"
+            assert sh(tb, "cat data/kept file && echo new > made && ! touch data/new && ! touch file") == 0
+            assert {str(c.target) for c in stage.changes() if c.before != c.after} == {"made"}
+            stage.accept().require_complete()
+        assert (root / "data" / "kept").read_text() == "kept\n"
+        assert (root / "made").read_text() == "new\n"
+
+
+# A repository elsewhere
+
+
+@pytest.fixture
+def worktree(root: Path) -> Path:
+    place = root.parent / "linked"
+    subprocess.run([*GIT, "init", "-q"], cwd=root, check=True)
+    subprocess.run([*GIT, "add", "-A"], cwd=root, check=True)
+    subprocess.run([*GIT, "commit", "-qm", "first"], cwd=root, check=True)
+    subprocess.run([*GIT, "worktree", "add", "-q", "-b", "side", str(place)], cwd=root, check=True)
+    return place
+
+
+def log_of(folder: Path) -> list[str]:
+    done = subprocess.run([*GIT, "log", "--format=%s"], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.split()
+
+
+def test_a_commit_in_a_view_of_a_worktree_is_accepted(worktree: Path) -> None:
+    with takeback.open(worktree) as tb:
+        stage = tb.stages.new()
+        assert sh(tb, COMMIT) == 0
+        assert log_of(worktree) == ["first"]
+        stage.accept().require_complete()
+    assert log_of(worktree) == ["second", "first"]
+    subprocess.run([*GIT, "fsck", "--strict"], cwd=worktree, check=True)
+    assert not subprocess.run([*GIT, "status", "--short"], cwd=worktree, check=True, capture_output=True).stdout
+
+
+def test_a_copy_of_a_worktree_is_refused(worktree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git in such a copy would write into the real repository."""
+    monkeypatch.setenv("TAKEBACK_NAMESPACES", "off")
+    with takeback.open(worktree) as tb:
+        with pytest.raises(UsageError, match="is outside the workspace"):
+            tb.stages.new()
+        assert tb.stages.names() == []
+
+
+# Others at work
+
+
+def wait_for_none(stage: takeback.workspace.staging.Stage) -> None:  # type: ignore[name-defined]
+    deadline = time.monotonic() + 30
+    while stage.living() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def test_a_process_that_outlives_its_command_holds_a_copy(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAKEBACK_NAMESPACES", "off")
+    with takeback.open(root) as tb:
+        stage = tb.stages.new()
+        assert sh(tb, "setsid sleep 300 >/dev/null 2>&1 & echo $! > pid") == 0
+        (pid,) = stage.living()
+        with pytest.raises(RunBusy, match="was not accepted"):
+            stage.accept()
+        with pytest.raises(RunBusy, match="was not dropped"):
+            stage.drop()
+        os.kill(pid, signal.SIGKILL)
+        wait_for_none(stage)
+        stage.drop()
+
+
+def test_a_view_is_neither_accepted_nor_dropped_while_somebody_else_uses_it(
+    root: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look of an acceptance and the removal of the view, a command could change it."""
+    monkeypatch.setattr("takeback.engine.stage.folder.WAIT_S", 0.2)
+    with takeback.open(root) as tb:
+        stage = tb.stages.new()
+        assert sh(tb, "echo new > made") == 0
+        with stage.folder.used(), pytest.raises(RunBusy, match="is in use"):
+            stage.drop()
+        with stage.folder.used(), pytest.raises(RunBusy, match="is in use"):
+            stage.accept()
+        assert not (root / "made").exists()
+        stage.accept().require_complete()
+        with pytest.raises(UsageError, match="there is no view"):
+            stage.run(["true"])
+    assert (root / "made").read_text() == "new\n"
+
+
+def test_a_command_does_not_join_another_network_than_it_asked_for(root: Path) -> None:
+    with takeback.open(root) as tb:
+        stage = tb.stages.new()
+        assert sh(tb, "setsid sleep 300 >/dev/null 2>&1 & true") == 0
+        (pid,) = stage.living()
+        with pytest.raises(RunBusy, match="with the network full"):
+            stage.run(["true"], network="none")
+        assert stage.run(["true"]).code == 0
+        os.kill(pid, signal.SIGKILL)
+        wait_for_none(stage)
+        assert stage.run(["true"], network="none").code == 0
