@@ -17,6 +17,7 @@ from takeback.engine.stage.folder import StageFolders, delete
 from takeback.errors import BackendError, RunBusy, UsageError
 from takeback.system import mounts, namespaces
 from takeback.workspace.workspace import Workspace
+from tests.world.cli import Workspace as World
 
 GIT = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
 COMMIT = "echo more >> a; git -c user.name=x -c user.email=x@example.org commit -qam second"
@@ -288,3 +289,23 @@ def test_a_command_does_not_join_another_network_than_it_asked_for(root: Path) -
         os.kill(pid, signal.SIGKILL)
         wait_for_none(stage)
         assert stage.run(["true"], network="none").code == 0
+
+
+# When the recorder dies
+
+
+def test_try_keeps_the_view_when_its_recorder_was_killed(root: Path, tmp_path: Path) -> None:
+    """What the command did is all that there is of hours of work."""
+    world = World(root, tmp_path / "home")
+    done = world.run("try", "--name", "v", "--drop", "--", "sh", "-c", "echo work > made; kill -9 $PPID")
+    assert done.code == 125
+    assert "the view v was kept" in done.stderr
+    world.do("stage", "accept", "v")
+    assert (root / "made").read_text() == "work\n"
+
+
+def test_try_leaves_no_view_when_the_command_was_not_allowed(root: Path, tmp_path: Path) -> None:
+    world = World(root, tmp_path / "home")
+    (root / "takeback.toml").write_text('[rules.effects]\nunknown = "deny"\n')
+    assert world.run("try", "--drop", "--", "./unknown-program").code == 3
+    assert "There are no views" in world.do("stage", "list").stdout

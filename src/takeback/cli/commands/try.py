@@ -53,7 +53,10 @@ def command(
         try:
             done = staging.run_in(session, stage, words)
         except TakebackError:
-            stage.drop()  # the command did not start
+            if not staging.is_dropped_unused(stage):
+                click.echo(
+                    f"takeback: the view {stage.name} was kept; look   takeback stage diff {stage.name}", err=True
+                )
             raise
         staging.show(session, stage, done)
         then = then or (staging.chosen(session, stage.name) if done.started else DROP)
