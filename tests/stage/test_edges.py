@@ -235,6 +235,35 @@ def test_a_copy_of_a_worktree_is_refused(worktree: Path, monkeypatch: pytest.Mon
         assert tb.stages.names() == []
 
 
+def test_a_commit_in_a_worktree_inside_a_copy_stays_in_the_copy(
+    root: Path, worktree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git writes whole paths into its own files, and they would lead back into the real workspace."""
+    monkeypatch.setenv("TAKEBACK_NAMESPACES", "off")
+    subprocess.run([*GIT, "worktree", "move", str(worktree), str(root / "inner")], cwd=root, check=True)
+    with takeback.open(root) as tb:
+        stage = tb.stages.new()
+        assert {str(c.target) for c in stage.changes() if c.before != c.after} == set()
+        assert sh(tb, f"cd inner && {COMMIT} && git worktree list") == 0
+        assert log_of(root / "inner") == ["first"]
+        stage.accept().require_complete()
+    assert log_of(root / "inner") == ["second", "first"]
+    subprocess.run([*GIT, "fsck", "--strict"], cwd=root, check=True)
+
+
+def test_a_copy_with_a_worktree_of_another_repository_is_refused(
+    root: Path, worktree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAKEBACK_NAMESPACES", "off")
+    other = root.parent / "other"
+    other.mkdir()
+    subprocess.run([*GIT, "worktree", "move", str(worktree), str(other / "inner")], cwd=root, check=True)
+    with takeback.open(other) as tb:
+        with pytest.raises(UsageError, match="inner"):
+            tb.stages.new()
+        assert os.listdir(tb.state / "stages") == []
+
+
 # Others at work
 
 

@@ -348,19 +348,17 @@ class Making:
 
     def _copy(self, at: str, why: str) -> None:
         """Make the view as a copy."""
-        repository.refuse_copy(self._workspace.root)
         delete(self._folder.home)
         private_folder(self._folder.home)
         root, final = self._workspace.root, self._folder.path.parent / self._name
         private_folder(self._folder.path / "tree")
         private_folder(self._folder.path / "tmp")
-        copying.copy_tree(
-            root,
-            self._folder.path / "tree" / root.name,
-            lambda path: path == self._home,
-            self._workspace.parts.progress,
+        repository.refuse_copy(root, root)
+        copied, seen = (path / "tree" / root.name for path in (self._folder.path, final))
+        links = copying.copy_tree(
+            root, copied, lambda path: path == self._home, self._workspace.parts.progress
         )
-        seen = final / "tree" / root.name
+        repository.lead_into_copy(root, copied, seen, links)
         inner = self._state(state_name(seen))
         kept = self._workspace.state / "git"
         if kept.exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from takeback.core.codec import path_of
@@ -20,15 +21,34 @@ def elsewhere(root: Path) -> Path | None:
     return None if found.is_relative_to(root) or not found.is_dir() else found
 
 
-def refuse_copy(root: Path) -> None:
-    """Raise UsageError if git in a copy of the workspace would write into the real repository."""
-    found = place.find(os.fsencode(root))
-    if found.linked:
+def refuse_copy(root: Path, folder: Path) -> None:
+    """Raise UsageError if git in a copy of this folder would write into a repository outside the workspace."""
+    found = Path(os.fsdecode(place.find(os.fsencode(folder)).folder))
+    if not any(found.is_relative_to(path) for path in (root, os.path.realpath(root))):
         raise UsageError(
-            f"the repository of this workspace is outside the workspace, or named by its path ({os.fsdecode(found.folder)}), "
-            "and a copy would share it; nothing was made",
-            hint="use a machine that allows overlays (`takeback doctor` says why not), or a clone of the repository",
+            f"the repository of {folder} is outside the workspace ({found}), and a copy would share it; "
+            "nothing was made",
+            hint="`takeback stage doctor` in another workspace says why there are no overlays; or use a clone",
         )
+
+
+def lead_into_copy(root: Path, copied: Path, seen: Path, links: Iterable[Path]) -> None:
+    """Let the files by which git finds a repository or a worktree lead into the copy.
+
+    `links` are the files `.git` below the root. Raise UsageError if one leads out of the workspace.
+    """
+    for link in links:
+        refuse_copy(root, link.parent)
+        _replace_paths(copied / link.relative_to(root), b"gitdir: ", root, seen)
+    for one in copied.glob(".git/worktrees/*/gitdir"):
+        _replace_paths(one, b"", root, seen)
+
+
+def _replace_paths(file: Path, before: bytes, root: Path, seen: Path) -> None:
+    text = file.read_bytes()
+    old, new = (before + os.fsencode(path) + b"/" for path in (root, seen))
+    if text.startswith(old):
+        file.write_bytes(new + text[len(old) :])
 
 
 def bring_objects(folder: StageFolder, card: StageCard) -> None:
