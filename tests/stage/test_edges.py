@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,10 @@ import pytest
 import takeback
 from takeback.engine.stage.folder import StageFolders, delete
 from takeback.errors import BackendError, RunBusy, UsageError
-from takeback.system import mounts, namespaces
+from takeback.system import namespaces
+from takeback.workspace.staging import Stage
 from takeback.workspace.workspace import Workspace
+from tests.stage.mounting import mounted, with_own_mounts
 from tests.world.cli import Workspace as World
 
 GIT = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
@@ -42,24 +43,11 @@ def sh(tb: Workspace, script: str, stage: str = "t1") -> int:
     return tb.stages[stage].run(["sh", "-c", script]).code
 
 
-@contextmanager
-def mounted(*words: str, place: Path) -> Iterator[None]:
-    """Mount something for a while; skip the test where that is not allowed."""
-    done = subprocess.run(["mount", *words, str(place)], capture_output=True)
-    if done.returncode:
-        pytest.skip(f"not on this platform: {done.stderr.decode()}")
-    number = mounts.below(os.fsencode(place))[-1].number
-    try:
-        yield
-    finally:
-        (now,) = (mount.place for mount in mounts.every() if mount.number == number)
-        subprocess.run(["umount", "-l", now], check=True)
-
-
 # Removing
 
 
-@pytest.mark.parametrize("where", ("tree/shop/src", "tree/shop", "tree"))
+@pytest.mark.parametrize("where", ["tree/shop/src", "tree/shop", "tree"])
+@with_own_mounts
 def test_what_is_mounted_in_a_view_is_not_deleted_with_it(
     root: Path, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +58,7 @@ def test_what_is_mounted_in_a_view_is_not_deleted_with_it(
     with takeback.open(root) as tb:
         stage = tb.stages.new()
         with mounted("--bind", str(real), place=stage.folder.path / where):
-            with pytest.raises(BackendError, match="is mounted at .*; nothing was removed"):
+            with pytest.raises(BackendError, match=r"is mounted at .*; nothing was removed"):
                 stage.drop()
             assert tb.stages.names() == ["t1"], "the view is still there, whole"
         assert (real / "gold").read_text() == "gold\n" and real.stat().st_mode & 0o777 == 0o755
@@ -78,6 +66,7 @@ def test_what_is_mounted_in_a_view_is_not_deleted_with_it(
         assert os.listdir(tb.state / "stages") == []
 
 
+@with_own_mounts
 def test_a_mount_that_comes_at_the_last_instant_is_not_emptied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,9 +84,8 @@ def test_a_mount_that_comes_at_the_last_instant_is_not_emptied(
         assert not (tmp_path / "gone").exists()
 
 
-def as_ordinary_owner(do: object) -> int:
+def as_ordinary_owner(do: Callable[[], None]) -> int:
     """Return how a function ended that ran without the rights of root."""
-    assert callable(do)
     child = os.fork()
     if not child:
         code = 1
@@ -142,6 +130,7 @@ def test_a_deletion_leaves_what_links_lead_to_and_knows_no_depth(tmp_path: Path)
     assert not top.exists() and (real / "gold").read_text() == "gold\n"
 
 
+@with_own_mounts
 def test_what_cannot_be_removed_does_not_stand_in_the_way_of_other_views(root: Path, tmp_path: Path) -> None:
     with takeback.open(root) as tb:
         left = tb.state / "stages" / ".gone-t1-1"
@@ -169,6 +158,7 @@ def test_a_view_with_a_damaged_card_can_be_dropped(root: Path) -> None:
 # What is mounted below the workspace
 
 
+@with_own_mounts
 def test_a_mount_below_the_workspace_is_why_an_ordinary_user_gets_a_copy(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +168,7 @@ def test_a_mount_below_the_workspace_is_why_an_ordinary_user_gets_a_copy(
     assert card.kind == "copy" and str(root / "src") in card.why_copy and "only root" in card.why_copy
 
 
+@with_own_mounts
 def test_what_is_mounted_below_the_workspace_is_seen_in_a_view_and_stays(root: Path, tmp_path: Path) -> None:
     (root / "data" / "more").mkdir(parents=True)
     (tmp_path / "one").write_text("one\n")
@@ -211,7 +202,9 @@ def worktree(root: Path) -> Path:
 
 
 def log_of(folder: Path) -> list[str]:
-    done = subprocess.run([*GIT, "log", "--format=%s"], cwd=folder, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [*GIT, "log", "--format=%s"], cwd=folder, check=True, capture_output=True, text=True
+    )
     return done.stdout.split()
 
 
@@ -223,7 +216,9 @@ def test_a_commit_in_a_view_of_a_worktree_is_accepted(worktree: Path) -> None:
         stage.accept().require_complete()
     assert log_of(worktree) == ["second", "first"]
     subprocess.run([*GIT, "fsck", "--strict"], cwd=worktree, check=True)
-    assert not subprocess.run([*GIT, "status", "--short"], cwd=worktree, check=True, capture_output=True).stdout
+    assert not subprocess.run(
+        [*GIT, "status", "--short"], cwd=worktree, check=True, capture_output=True
+    ).stdout
 
 
 def test_a_copy_of_a_worktree_is_refused(worktree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,13 +262,15 @@ def test_a_copy_with_a_worktree_of_another_repository_is_refused(
 # Others at work
 
 
-def wait_for_none(stage: takeback.workspace.staging.Stage) -> None:  # type: ignore[name-defined]
+def wait_for_none(stage: Stage) -> None:
     deadline = time.monotonic() + 30
     while stage.living() and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
-def test_a_process_that_outlives_its_command_holds_a_copy(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_outlives_its_command_holds_a_copy(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TAKEBACK_NAMESPACES", "off")
     with takeback.open(root) as tb:
         stage = tb.stages.new()
@@ -338,3 +335,38 @@ def test_try_leaves_no_view_when_the_command_was_not_allowed(root: Path, tmp_pat
     (root / "takeback.toml").write_text('[rules.effects]\nunknown = "deny"\n')
     assert world.run("try", "--drop", "--", "./unknown-program").code == 3
     assert "There are no views" in world.do("stage", "list").stdout
+
+
+# What is said
+
+
+def test_an_acceptance_is_told_as_one(tmp_path: Path) -> None:
+    world = World.at(tmp_path)
+    world.human("a", "x")
+    world.do("try", "--name", "v", "--accept", "--", "sh", "-c", "git init -q; echo 1 > b")
+    subprocess.run([*GIT, "add", "-A"], cwd=world.root, check=True)
+    subprocess.run([*GIT, "commit", "-qm", "first"], cwd=world.root, check=True)
+    done = world.do("try", "--name", "w", "--accept", "--", "sh", "-c", COMMIT)
+    assert "1 commit added" in done.said and "commit back" not in done.said
+    assert "the acceptance of w" in world.do("undo").stdout
+
+
+def test_a_damaged_view_does_not_hide_the_others(tmp_path: Path) -> None:
+    world = World.at(tmp_path)
+    world.human("a", "x")
+    for name in ("bad", "fine"):
+        world.do("stage", "new", name)
+    (card,) = world.home.glob("workspaces/*/stages/bad/home/stage.json")
+    card.write_text("{bad")
+    shown = world.do("stage", "list")
+    assert "fine" in shown.stdout and "takeback stage drop bad" in shown.said
+    assert [one["name"] for one in world.do("stage", "list", "--json").json["stages"]] == ["bad", "fine"]
+    assert world.run("status").code == 0
+    world.do("stage", "drop", "bad")
+
+
+def test_a_view_is_accepted_kept_or_dropped_and_only_one_of_them(tmp_path: Path) -> None:
+    world = World.at(tmp_path)
+    world.human("a", "x")
+    done = world.run("try", "--accept", "--drop", "--", "sh", "-c", "echo 1 > b")
+    assert done.code == 125 and "--accept" in done.stderr

@@ -16,6 +16,7 @@ from takeback.engine.stage.folder import delete
 from takeback.errors import RefusedError, RunBusy
 from takeback.system import namespaces
 from takeback.workspace.workspace import Workspace
+from tests.stage.mounting import with_own_mounts
 from tests.world.cli import Workspace as World
 
 LAYERED = ("", "user")
@@ -365,6 +366,7 @@ def test_the_network(root: Path) -> None:
         assert stage.run(["python3", "-c", script], network="full").code == 0
 
 
+@with_own_mounts
 def test_a_full_disk_in_a_view_is_not_one_outside(root: Path, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()

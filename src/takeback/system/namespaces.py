@@ -109,9 +109,13 @@ def _mounted_below(wanted: Isolation) -> list[str]:
     """Return the places below our layers at which something is mounted: an overlay shows only what is under that."""
     own = {layer.place for layer in wanted.layers} | {where for _, where in wanted.bound}
     found = {
-        os.fsdecode(mount.place) for layer in wanted.layers for mount in mounts.below(os.fsencode(layer.place))
+        os.fsdecode(mount.place)
+        for layer in wanted.layers
+        for mount in mounts.below(os.fsencode(layer.place))
     }
-    return sorted(place for place in found - own if not any(_is_below(place, where) for _, where in wanted.bound))
+    return sorted(
+        place for place in found - own if not any(_is_below(place, where) for _, where in wanted.bound)
+    )
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -135,9 +139,7 @@ def _mount_all(wanted: Isolation, fds: dict[str, int]) -> None:
     }
     bound = {where: (held(what), "", _MS_BIND | _MS_REC, "") for what, where in wanted.bound}
     # What others mounted there is shown as it is, and cannot be written.
-    shown = {
-        path: (held(path), "", _MS_BIND | _MS_REC, "") for path in _mounted_below(wanted) if path in fds
-    }
+    shown = {path: (held(path), "", _MS_BIND | _MS_REC, "") for path in _mounted_below(wanted) if path in fds}
     own = overlays | bound
     every = shown | own
     # Those above first: a folder below another one is then mounted into it.
@@ -160,7 +162,9 @@ def _mount_all(wanted: Isolation, fds: dict[str, int]) -> None:
 
 def _explained(error: OSError, place: str) -> OSError:
     """Return a refusal with its usual reason: only root may look under what is mounted."""
-    found = [path for mount in mounts.below(os.fsencode(place)) if (path := os.fsdecode(mount.place)) != place]
+    found = [
+        path for mount in mounts.below(os.fsencode(place)) if (path := os.fsdecode(mount.place)) != place
+    ]
     if not found:
         return error
     why = f"only root has overlays of a folder below which something is mounted: {found[0]}"

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from takeback.engine.stage.entering import refuse_living
 from takeback.engine.stage.deleting import delete
+from takeback.engine.stage.entering import refuse_living
 from takeback.engine.stage.folder import StageFolders
-from takeback.errors import BackendError
 from takeback.settings import environment
 from takeback.storage.state import location
 from takeback.storage.state.lock import WorkspaceLock

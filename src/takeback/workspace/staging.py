@@ -333,7 +333,7 @@ class Making:
         return True
 
     def _places(self) -> list[Path]:
-        """Return the folders to overlay: the workspace, its repository, the home and the temporary folders, each once."""
+        """Return the folders to overlay, each once: the workspace, its repository, the home, the temporary ones."""
         root = self._workspace.root
         found = [root]
         others = {environment.home_folder(), *environment.temporary_folders()}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
 from takeback.cli import staging
 from takeback.cli.beginning import first_checkpoint
 from takeback.cli.context import CommandContext, TakebackGroup
-from takeback.cli.options import NETWORK, ON_CONFLICT, PREVIEW, ids_of
+from takeback.cli.options import NETWORK, NETWORK_OF_VIEW, ON_CONFLICT, PREVIEW, ids_of
 from takeback.cli.render.stages import (
     comparison_data,
     comparison_lines,
@@ -20,7 +21,9 @@ from takeback.cli.render.stages import (
 )
 from takeback.cli.running import RunningCommand
 from takeback.core.codec import printable
+from takeback.errors import TakebackError
 from takeback.settings import environment
+from takeback.workspace.staging import Stage
 
 
 class NamedRunningCommand(RunningCommand):
@@ -75,13 +78,21 @@ def list_(session: CommandContext) -> None:
     with session.workspace() as workspace:
         stages = list(workspace.stages)
         if session.json:
-            return session.data(
-                {"stages": [stage_data(one) | look_data(one.look(), one.outside()) for one in stages]}
-            )
+            return session.data({"stages": [_listed(stage) for stage in stages]})
         for stage in stages:
-            session.line(printable(stage_line(stage, stage.look())))
+            try:
+                session.line(printable(stage_line(stage, stage.look())))
+            except TakebackError as error:  # the others are listed all the same
+                session.line(printable(f"{stage.name:<10} {error.message}; {error.hint}"))
         if not stages:
             session.line("There are no views.  make one   takeback stage new   or   takeback try -- COMMAND")
+
+
+def _listed(stage: Stage) -> dict[str, Any]:
+    try:
+        return stage_data(stage) | look_data(stage.look(), stage.outside())
+    except TakebackError as error:
+        return {"name": stage.name, "error": {"message": error.message, "hint": error.hint}}
 
 
 @command.command("diff")
@@ -108,7 +119,7 @@ def diff(session: CommandContext, name: str) -> None:
 
 @command.command("run", cls=NamedRunningCommand)
 @click.argument("name")
-@NETWORK
+@NETWORK_OF_VIEW
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_obj
 @click.pass_context
@@ -128,7 +139,7 @@ def run(ctx: click.Context, session: CommandContext, name: str, network: str, wo
 
 @command.command("shell")
 @click.argument("name")
-@NETWORK
+@NETWORK_OF_VIEW
 @click.pass_obj
 @click.pass_context
 def shell(ctx: click.Context, session: CommandContext, name: str, network: str) -> None:

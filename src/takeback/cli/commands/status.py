@@ -37,7 +37,7 @@ from takeback.core.ids import seq_of
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.postings import Flag
 from takeback.core.selection import last_action
-from takeback.errors import RunBusy, UsageError
+from takeback.errors import RunBusy, TakebackError, UsageError
 from takeback.settings import environment, toml
 from takeback.system.processes import is_alive
 from takeback.workspace.describe import in_doubt, item_said, waits_for_a_decision
@@ -50,6 +50,7 @@ from takeback.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from takeback.workspace.results import StageCard
+    from takeback.workspace.staging import Stage
 
 RUNS_SHOWN = 5
 UNKNOWN_LISTED = 100
@@ -107,11 +108,18 @@ def command(session: CommandContext, everything: bool) -> None:
         for line in fit([*_lines(root, history, waiting, names, remains), *outbox_lines(outbox)]):
             session.line(line)
         for view in views:
-            session.line(view_line(view.name, view.card, held.settings.stage.keep_days))
+            session.line(_view_said(view, held.settings.stage.keep_days))
         for line in worktree_lines(workspace.root):
             session.line(line)
         for store in stores:
             session.line(f"Not recorded: {store}   (see [files] framework-stores)")
+
+
+def _view_said(view: Stage, keep_days: int) -> str:
+    try:
+        return view_line(view.name, view.card, keep_days)
+    except TakebackError as error:
+        return f"The view {view.name} cannot be used: {error.message}; {error.hint}"
 
 
 def view_line(name: str, card: StageCard, keep_days: int) -> str:

@@ -67,6 +67,8 @@ def known_as(history: History, action: RecordedAction, most: int = 60) -> str:
     `git push origin main` of a shell, `Edit src/app.py` of another tool, `add_record("mail")` of a function.
     """
     began = action.began
+    if isinstance(began, e.RollbackBegan) and began.kind is e.RollbackKind.ACCEPT:
+        return one_line(f"the acceptance of {began.stage}", most)
     if isinstance(began, e.RollbackBegan):
         return one_line(f"{began.kind.value} of {named(history, began.of)}", most)
     if not isinstance(began, e.ActionBegan) or not began.key:

@@ -23,8 +23,8 @@ import msgspec
 
 from takeback.core.codec import path_of
 from takeback.engine.stage.card import CARD, FORMAT, StageCard
-from takeback.errors import BackendError, CorruptionError, FormatTooNew, RunBusy, UsageError
 from takeback.engine.stage.deleting import delete, refuse_mounts
+from takeback.errors import BackendError, CorruptionError, FormatTooNew, RunBusy, UsageError
 from takeback.system import crash_points, durable
 from takeback.system.namespaces import Isolation, Layer
 from takeback.system.private_files import private_folder, write_whole
@@ -201,7 +201,7 @@ class StageFolders:
         if name and not _NAME.fullmatch(name):
             raise UsageError(
                 f"{name!r} cannot be the name of a view; nothing was made",
-                hint="use letters, digits, dots, dashes and underscores",
+                hint="use letters, digits, dots, dashes and underscores, at most 64; begin with a letter or digit",
             )
         if name in self.names():
             raise UsageError(
