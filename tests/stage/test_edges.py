@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import takeback
-from takeback.engine.stage.folder import StageFolders, delete
+from takeback.engine.stage.deleting import delete
+from takeback.engine.stage.folder import StageFolders
 from takeback.errors import BackendError, RunBusy, UsageError
 from takeback.system import namespaces
 from takeback.workspace.staging import Stage

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import takeback
-from takeback.engine.stage.folder import delete
+from takeback.engine.stage.deleting import delete
 from takeback.errors import RefusedError, RunBusy
 from takeback.system import namespaces
 from takeback.workspace.workspace import Workspace

@@ -43,7 +43,7 @@ def delete(folder: Path) -> None:
             if _is_deleted(folder, numbers):
                 return
     except OSError as error:
-        raise _left(folder, error.strerror) from error
+        raise _left(folder, error.strerror or str(error)) from error
     raise _left(folder, "others write into it")
 
 
