@@ -18,6 +18,7 @@ import pytest
 
 import takeback
 from takeback.core.bisection import BisectTrial
+from takeback.core.codec import value_digest
 from takeback.errors import RunBusy
 from takeback.workspace.past.bisect import FILE, KnownTrial, KnownTrials
 from takeback.workspace.workspace import Workspace
@@ -232,7 +233,7 @@ def test_what_an_interrupted_search_knew_counts_for_the_same_command_alone(shop:
         known |= {actions[0].ended: KnownTrial(BisectTrial.PASSES, 0)}
 
         def bisect(command: tuple[str, ...], *, again: bool = False) -> str:
-            kept = KnownTrials(1, SUITE, os.getcwd(), dict(known))
+            kept = KnownTrials(1, value_digest(list(SUITE)), os.getcwd(), dict(known))
             (tb.state / FILE).write_bytes(msgspec.json.encode(kept))
             found = tb.past.bisection(command).run(again=again).first_bad
             return found.id if found else ""

@@ -17,6 +17,7 @@ import msgspec
 
 from takeback.core import bisection
 from takeback.core.bisection import BisectTrial, Narrowed
+from takeback.core.codec import value_digest
 from takeback.core.entities import RecordedAction
 from takeback.core.history import History
 from takeback.core.moments import AFTER, LAST_CLEAN, Moment, look_before
@@ -56,7 +57,8 @@ class KnownTrials(msgspec.Struct):
     """What an unfinished search knows: of this command, in this folder, by the position of each moment."""
 
     format: int
-    command: tuple[str, ...]
+    command: str
+    """Its digest: a command may hold secrets."""
     folder: str
     trials: dict[int, KnownTrial] = {}
 
@@ -282,7 +284,7 @@ class Bisection:
                     hint="wait until it has ended",
                 ) from None
             self._drop_left()
-            fresh = KnownTrials(FORMAT, self._command, os.getcwd())
+            fresh = KnownTrials(FORMAT, value_digest(list(self._command)), os.getcwd())
             known = None if again else self._read()
             is_same = known and (known.command, known.folder) == (fresh.command, fresh.folder)
             yield known if known and is_same else fresh
