@@ -199,7 +199,7 @@ def test_after_a_kill_it_goes_on_where_it_stopped(shop: Inside, tmp_path: Path) 
     words = [sys.executable, "-m", "takeback", "bisect", "--json", "--", "sh", "-c", script]
     killed = subprocess.Popen(words, cwd=shop.root, env=env, stdout=subprocess.PIPE, start_new_session=True)
     deadline = time.monotonic() + 60
-    while not (napping := processes_with(nap)) and time.monotonic() < deadline:
+    while not (napping := processes_with(nap)) and killed.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     with takeback.open(shop.root, home=shop.home) as tb:
         assert len(json.loads((tb.state / FILE).read_text())["trials"]) == 2
