@@ -197,7 +197,9 @@ def test_after_a_kill_it_goes_on_where_it_stopped(shop: Inside, tmp_path: Path) 
     script = f"[ -e {trap} ] && grep -q '\\[3\\]' shop.py && exec sleep {nap}; exec {' '.join(SUITE)}"
     env = os.environ | {"TAKEBACK_HOME": str(shop.home)}
     words = [sys.executable, "-m", "takeback", "bisect", "--json", "--", "sh", "-c", script]
-    killed = subprocess.Popen(words, cwd=shop.root, env=env, stdout=subprocess.PIPE, start_new_session=True)
+    killed = subprocess.Popen(
+        words, cwd=shop.root, env=env, stdout=subprocess.DEVNULL, start_new_session=True
+    )
     deadline = time.monotonic() + 60
     while not (napping := processes_with(nap)) and killed.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
