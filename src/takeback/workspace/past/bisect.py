@@ -117,6 +117,7 @@ class Bisection:
         self._network = network
         self._listener = listener or BisectListener()
         self._output = workspace.state / OUTPUT
+        self._lock = -1
         workspace.observe()  # so that the present is a moment, too
         self.good = workspace.past.moment(good or LAST_CLEAN)
         last = workspace.history.seq
@@ -226,6 +227,9 @@ class Bisection:
         def redirect() -> None:
             for stream in (1, 2):
                 os.dup2(fd, stream)
+            os.close(
+                self._lock
+            )  # if this search is killed, what goes on in its view does not hold up the next one
 
         try:
             yield redirect
@@ -274,7 +278,8 @@ class Bisection:
     @contextmanager
     def _kept(self, *, again: bool) -> Iterator[KnownTrials]:
         """Yield what an earlier search of the same knew, and let no other search begin meanwhile."""
-        lock = os.open(self._workspace.state / f"{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        place = self._workspace.state / f"{FILE}.lock"
+        self._lock = lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -288,6 +293,7 @@ class Bisection:
             known = None if again else self._read()
             is_same = known and (known.command, known.folder) == (fresh.command, fresh.folder)
             yield known if known and is_same else fresh
+            self._drop_left()
         finally:
             os.close(lock)
 
