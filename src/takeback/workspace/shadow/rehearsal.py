@@ -51,6 +51,13 @@ except subprocess.TimeoutExpired:
     sys.exit(128 + int(number) if child.wait() else 0)
 """
 
+_REFUSED = "refused: "
+
+
+class _NotRehearsed(Exception):
+    """Nothing can stand in for a call, so the plan cannot be rehearsed beyond it."""
+
+
 Tell = Callable[[str, str], None]
 
 
@@ -137,7 +144,10 @@ def _tried(workspace: Workspace, fail: Callable[[Stage], str], step: str, failur
     stage = workspace.stages.new(network="none")
     try:
         start = _picture(workspace.root)
-        refused = fail(stage)
+        try:
+            refused = fail(stage)
+        except _NotRehearsed as error:
+            return FailureTrial(step, failure, (f"not rehearsed: {error}",), "declare what stands in for it")
         began = time.monotonic()
         back = stage.inside(_taken_back, _Back, network="none")
         took_s = time.monotonic() - began
@@ -172,11 +182,14 @@ def _fail_plan(plan: Plan, step: str, failure: str, stage: Stage) -> str:
     """Run a plan up to a step that fails. Return why it came to an end before that, if it did."""
     isolated = stage.card.kind == "overlay"
     try:
-        return stage.inside(partial(_failing, plan, step, failure, isolated=isolated), str, network="none")
+        said = stage.inside(partial(_failing, plan, step, failure, isolated=isolated), str, network="none")
     except BackendError as error:
         if failure == "kill" and "ended early (-9)" in error.message:
             return ""
         raise
+    if said.startswith(_REFUSED):
+        raise _NotRehearsed(said.removeprefix(_REFUSED))
+    return said
 
 
 def _failing(plan: Plan, step: str, failure: str, inner: Workspace, *, isolated: bool) -> str:
@@ -188,7 +201,9 @@ def _failing(plan: Plan, step: str, failure: str, inner: Workspace, *, isolated:
             plans.run_plan(_RehearsedRuns(inner, rehearsal), prepared)
         except RollbackIncomplete:
             return ""  # what it could not take back is found below
-        except (UsageError, RefusedError):
+        except RefusedError as error:
+            return f"{_REFUSED}{error.message}"
+        except UsageError:
             raise
         except Exception as error:  # noqa: BLE001  that it fails is what was wanted
             return "" if rehearsal.failed else f"it failed by itself, before: {said(error)}"
