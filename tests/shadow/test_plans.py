@@ -82,6 +82,7 @@ INVITE = {
     "args": {"meeting": {"$result": "book", "path": "/id"}},
 }
 FILE = "../plan.json"
+EACH_WAY = pytest.mark.parametrize("way", ["", "off"], ids=["overlay", "copy"], indirect=True)
 
 
 @pytest.fixture
@@ -103,6 +104,7 @@ def plan(shop: Workspace, *steps: dict[str, Any]) -> None:
     (shop.root.parent / "plan.json").write_text(json.dumps({"name": "meet", "steps": steps}))
 
 
+@EACH_WAY
 def test_a_plan_is_shadowed_and_promoted(shop: Workspace) -> None:
     plan(shop, WRITE, BOOK, INVITE)
     before = shop.look()
@@ -129,9 +131,7 @@ def test_a_promotion_that_was_killed_goes_on(shop: Workspace) -> None:
     assert shop.run("promote", review["run"], "--yes").code == -9
     assert shop.read("plan.md") == "new" and noted(shop) == ["book B", "book A"]
     shop.do("promote", review["run"], "--yes")
-    assert noted(shop) == ["book B", "book A", "invite A"], (
-        "what its check found is the result; nothing is done twice"
-    )
+    assert noted(shop) == ["book B", "book A", "invite A"], "the check's result, and nothing twice"
 
 
 def test_a_moved_world_is_refused_here_too(shop: Workspace) -> None:
@@ -162,6 +162,7 @@ def test_a_rehearsal_of_a_plan_that_comes_back(shop: Workspace) -> None:
     assert shop.changes_since(before) == [] and noted(shop) == []
 
 
+@EACH_WAY
 def test_a_rehearsal_finds_exactly_the_step_whose_handler_is_wrong(shop: Workspace) -> None:
     plan(shop, WRITE, BOOK, WRONG, LAST)
     said = shop.do("rehearse", "--json", "--failure", "error", FILE, code=6).json
