@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import sqlite3
 import stat
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,15 +43,16 @@ __all__ = ["FAILURES", "FailureTrial", "Rehearsed", "rehearse_command", "rehears
 
 COMMAND = "the command"
 _UNSETTLED = ("failed", "unverifiable", "conflict", "kept")
-_HALFWAY = """import subprocess, sys
+_HALFWAY = """import os, subprocess, sys
 seconds, number, *words = sys.argv[1:]
-child = subprocess.Popen(words)
+child = subprocess.Popen(words, start_new_session=True)
 try:
     sys.exit(child.wait(float(seconds)))
 except subprocess.TimeoutExpired:
-    child.send_signal(int(number))
+    os.killpg(child.pid, int(number))
     sys.exit(128 + int(number) if child.wait() else 0)
 """
+_PATIENCE_S = 2.0
 
 _REFUSED = "refused: "
 
@@ -137,7 +140,19 @@ def _took_s(workspace: Workspace, words: Sequence[str]) -> float:
         stage.run(list(words), network="none")
         return time.monotonic() - began
     finally:
-        stage.drop()
+        _drop(stage)
+
+
+def _drop(stage: Stage) -> None:
+    """Remove a view with all processes that are left in it: a command may leave some behind."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while left := stage.living():
+        if time.monotonic() > deadline:
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+    stage.drop()
 
 
 def _tried(workspace: Workspace, fail: Callable[[Stage], str], step: str, failure: str) -> FailureTrial:
@@ -157,7 +172,7 @@ def _tried(workspace: Workspace, fail: Callable[[Stage], str], step: str, failur
         )
         return FailureTrial(step, failure, tuple(dict.fromkeys(left)), why, round(took_s, 3))
     finally:
-        stage.drop()
+        _drop(stage)
 
 
 # Inside the view
