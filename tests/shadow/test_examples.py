@@ -100,5 +100,11 @@ def test_what_cannot_be_a_shadow_is_refused(tb: takeback.Workspace, monkeypatch:
     monkeypatch.setenv("TAKEBACK_SHADOW", "1")
     with pytest.raises(takeback.UsageError, match="a thread cannot be a shadow"):
         tb.thread(key="k")
+    with tb.run("report") as run:
+        (run.root / "report.md").write_text("x")
+    assert not (tb.root / "report.md").exists()
+    with pytest.raises(takeback.UsageError, match="a promotion cannot be a shadow"):
+        run.promote(approve=lambda _: True)
+    assert tb.stages.names() == ["t1"]
     with pytest.raises(takeback.UsageError, match="a recorded block cannot be a shadow"), tb.recording("x"):
         raise AssertionError("not reached")

@@ -42,6 +42,7 @@ def promote(
     functions: Mapping[int, Function] | None = None,
 ) -> Promoted:
     """Do what a shadow showed. Raise ConflictError, with nothing done, if the world has moved since."""
+    environment.refuse_in_shadow("a promotion")
     workspace.recover()
     refuse_incomplete(workspace, review)
     stage = workspace.stages[review.view]
