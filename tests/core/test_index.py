@@ -279,3 +279,15 @@ def test_an_earlier_moment_has_no_flags() -> None:
     ):
         with pytest.raises(NotImplementedError):
             ask()
+
+
+def test_the_approvals_of_a_plan_are_found_by_its_digest() -> None:
+    story = Story()
+    plans = [e.PlanApproved(digest, "plan") for digest in ("aa", "bb", "aa")]
+    records = [story.tell(plan) for plan in plans]
+    index = ListIndex(records)
+    index.take_in(index.opened_until(1))
+    for history in (story.history, index.opened()):
+        assert history.plan_approvals("aa") == [1, 3]
+        assert history.plan_approvals("bb") == [2]
+        assert history.plan_approvals("cc") == []
