@@ -83,6 +83,24 @@ def test_an_undo_brings_back_the_lines_of_others() -> None:
     assert f.blame("a\n") == [Whose.FIRST]
 
 
+def test_an_undo_brings_back_lines_that_were_gone_altogether() -> None:
+    f = Texts("a\n")
+    mine = f.write("a\nmine\n")
+    f.write("theirs\n")
+    f.write("a\nmine\n", rollback=True)
+    assert f.blame("a\nmine\n") == [Whose.FIRST, mine]
+
+
+def test_an_undo_puts_back_what_was_written_last() -> None:
+    f = Texts()
+    f.write("a\n")
+    f.write("")
+    again = f.write("a\n")
+    f.write("b\n")
+    f.write("a\n", rollback=True)
+    assert f.blame("a\n") == [again]
+
+
 def test_an_undo_that_merged_wrote_only_what_is_new() -> None:
     f = Texts("a\n")
     agent = f.write("a\nagent\n")
