@@ -41,9 +41,9 @@ def command(
     \b
     Exit codes:
       the command's own code, or 128 + n if signal n ended it
-      3    a rule did not allow the command, or accepting met a conflict; nothing was changed
+      3    a rule did not allow the command, or accepting met a conflict
       6    the command succeeded, but its changes could not be recorded
-      125  Takeback failed, before it could start the command or while the command ran; then the view is kept
+      125  Takeback failed; the view is kept if anything was changed in it
     """
     given = [then for then, is_given in ((ACCEPT, accept), (KEEP, keep), (DROP, drop)) if is_given]
     if len(given) > 1:

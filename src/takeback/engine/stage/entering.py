@@ -6,11 +6,9 @@ any process is inside, whoever comes later joins it: the kernel shows a view in 
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -31,8 +29,6 @@ R = TypeVar("R")
 HOME_VARIABLE, STAGE_VARIABLE = "TAKEBACK_HOME", "TAKEBACK_STAGE"
 _NAMESPACES = "namespaces"
 _DIED = 125
-_PASSING = {errno.EBUSY, errno.ESRCH}
-_WAIT_S, _POLL_S = 5.0, 0.02
 
 ENTERED = crash_points.crash_point("stage-entered")
 LEFT = crash_points.crash_point("stage-left")
@@ -53,8 +49,6 @@ class _Answer(msgspec.Struct, frozen=True):
     result: msgspec.Raw = msgspec.Raw(b"\xc0")
     raised: _Raised | None = None
     refused: str = ""
-    passing: bool = False
-    """True if the kernel may allow it in a moment: it takes down a view a little after its last process has ended."""
 
 
 class KernelRefused(BackendError):
@@ -68,18 +62,6 @@ def inside(
 
     With `waits` it is a command, and our signals are for it.
     """
-    deadline = time.monotonic() + _WAIT_S
-    while (answer := _asked(folder, do, network, waits=waits)).passing and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
-    if answer.refused:
-        raise KernelRefused(f"the view {folder.path.name} cannot be entered: {answer.refused}")
-    if answer.raised:
-        raise _rebuilt(answer.raised)
-    return msgspec.msgpack.decode(answer.result, type=kind)
-
-
-def _asked(folder: StageFolder, do: Callable[[], Any], network: str, *, waits: bool) -> _Answer:
-    """Return what a process inside the view answers."""
     sys.stdout.flush()
     sys.stderr.flush()
     reader, writer = os.pipe()
@@ -100,7 +82,12 @@ def _asked(folder: StageFolder, do: Callable[[], Any], network: str, *, waits: b
             f"the process inside the view {folder.path.name} ended early ({code}); the view is as it left it",
             hint=f"`takeback stage diff {folder.path.name}` shows what is there",
         )
-    return msgspec.msgpack.decode(data, type=_Answer)
+    answer = msgspec.msgpack.decode(data, type=_Answer)
+    if answer.refused:
+        raise KernelRefused(f"the view {folder.path.name} cannot be entered: {answer.refused}")
+    if answer.raised:
+        raise _rebuilt(answer.raised)
+    return msgspec.msgpack.decode(answer.result, type=kind)
 
 
 @contextmanager
@@ -130,7 +117,7 @@ def _answer(folder: StageFolder, do: Callable[[], Any], network: str) -> _Answer
         _look_like_inside(folder, card)
     except OSError as error:
         what = f" ({error.filename})" if error.filename else ""
-        return _Answer(refused=f"{error.strerror}{what}", passing=error.errno in _PASSING)
+        return _Answer(refused=f"{error.strerror}{what}")
     except RunBusy as error:
         return _Answer(raised=_Raised(type(error).__name__, error.message, error.hint))
     try:
