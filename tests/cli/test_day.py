@@ -147,7 +147,7 @@ def test_filters(seen: Scene) -> None:
     )
     both = "\n".join(lines(seen, "--agent", "codex", "--path", "app.py"))
     assert "apply_patch" in both and "conftest" not in both
-    assert lines(seen, "--grep", "nothing has these words") == ["Nothing fits."]
+    assert lines(seen, "--grep", "nothing has these words") == ["Nothing matches."]
     assert any("there is more" in line for line in lines(seen, "-n", "3"))
 
 
