@@ -92,7 +92,7 @@ def test_each_entry_says_what_it_changed_by_name_and_what_became_of_it(seen: Sce
     assert line(seen, "Edit limits.py").split()[-1] == "changed"
     assert "failed" in line(seen, "run-tests.sh") and line(seen, "run-tests.sh").endswith("report.txt")
     assert line(seen, "mkdir -p build").endswith("build: 9 files")
-    assert line(seen, "rm -f").endswith(".env, report.txt")
+    assert line(seen, "rm -f").endswith("report.txt, .env")
     assert "main → " in line(seen, "git commit")
     assert "asked, allowed by you, cannot be taken back" in line(seen, "git push")
     assert line(seen, "outside any action").split()[1] == "you"

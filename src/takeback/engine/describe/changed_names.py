@@ -17,6 +17,7 @@ from takeback.resources.git.words import short
 FOLDER_LEAST = 4
 """So many files below one folder are named by that folder."""
 _FOLLOWS = re.compile(MINOR)
+_WORKTREE = re.compile(r"worktrees/([^/]+)/gitdir")
 
 
 def is_upkeep(change: Change) -> bool:
@@ -71,6 +72,8 @@ def _is_index(change: Change) -> bool:
 
 def _git(change: Change) -> str:
     name = short(change.target.name)
+    if found := _WORKTREE.fullmatch(name):
+        name = f"worktree {found[1]}"
     if not change.after:
         return f"{name} removed"
     value = entry.value_of(change.after)
