@@ -34,7 +34,8 @@ def life_lines(history: History, versions: Sequence[FileVersion], diff: Diff) ->
     If the prompts do not fit beside the rest, each has a line of its own, below the first version that it led to.
     """
     paths = {version.change.target for version in versions}
-    rows = [_LifeRow("id", "when", "who", "lines", "what", "prompt")]
+    prompts = any(version.prompt for version in versions)
+    rows = [_LifeRow("id", "when", "who", "lines", "what", "prompt" if prompts else "")]
     for _, some in groupby(versions, key=lambda version: version.action.id):
         for version in sorted(some, key=lambda one: (is_folder(one.change), one.change.target)):
             target = "" if len(paths) == 1 else f"{version.change.target}: "

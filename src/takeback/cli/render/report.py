@@ -354,7 +354,7 @@ def _close(history: History, report: RollbackReport) -> list[ReportLine]:
     if report.preview:
         choose = f" Choose with --on-conflict {' | '.join(report.choices)}." if report.choices else ""
         return [ReportLine(line) for line in folded(f"Nothing was changed.{choose}", "")]
-    total, verified = len(report.items), sum(item.verified for item in report.items)
+    verified, total = report.verified
     other = f"takeback undo {report.rollback}" if report.kind == "redo" else "takeback redo"
     on_disk = all(item.resource in _ON_DISK for item in report.items)
     lines = [f"Verified {verified:,} of {total:,}{' against the disk' if on_disk else ''}."]

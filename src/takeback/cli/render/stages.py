@@ -71,8 +71,8 @@ def accepted_lines(name: str, report: RollbackReport) -> list[str]:
             lines.append(f"  {words.get(did, did):<10} {text}{why}")
     if report.preview:
         return lines
-    verified = sum(item.verified for item in report.items)
-    end = f"Verified {verified} of {len(report.items)} against the disk."
+    verified, total = report.verified
+    end = f"Verified {verified:,} of {total:,} against the disk."
     return [*lines, f"{end}  Changed your mind?  takeback undo {report.rollback}"]
 
 
