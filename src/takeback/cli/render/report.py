@@ -170,9 +170,11 @@ def _part(history: History, report: RollbackReport, run: RecordedRun) -> list[st
     part = "would be" if report.preview else "was"
     kind = "session" if kind_of_run(run) == "session" else "run"
     lines = folded(f"That {part} one action of {kind} {run.id} ({one_line(run.began.name, 40)}).", "")
+    ways = [(f"all of {run.id}", run.id)]
     if step := _prompt_of(history, report):
-        lines += way(f'all of the prompt "{one_line(step.name, 40)}"', f"takeback undo {step.id}")
-    return lines + way(f"all of {run.id}", f"takeback undo {run.id}")
+        ways.insert(0, (f'all of the prompt "{one_line(step.name, 40)}"', step.id))
+    column = max(len(does) for does, _ in ways) + 3
+    return lines + [line for does, id in ways for line in way(does, f"takeback undo {id}", column)]
 
 
 def _all_kept(history: History, report: RollbackReport) -> bool:
