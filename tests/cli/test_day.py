@@ -124,7 +124,7 @@ def test_no_line_is_wider_than_the_screen_and_no_state_is_lost(day: Scene) -> No
 def test_what_else_is_shown_of_a_day_fits_the_screen(seen: Scene) -> None:
     entries = json.loads(seen.takeback("log", "--json", "-n", "0"))["entries"]
     ids = {id for entry in entries for id in (entry["id"], entry.get("run"), entry.get("step")) if id}
-    looks = [("show", id) for id in sorted(ids)]
+    looks: list[tuple[str, ...]] = [("show", id) for id in sorted(ids)]
     looks += [("log", "--path", "app.py"), ("log", "--path", "."), ("stage", "list")]
     for words in looks:
         shown = seen.takeback(*words, columns=60)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from os.path import commonprefix
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,11 +114,12 @@ def _may_ask() -> bool:
 
 
 def without_repeats(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines for people. A long line that ends as the one above does is cut there: hooks differ in their events."""
+    """Yield lines for people: a long line that ends like the one above is cut there. Hooks differ in their events."""
     above = ""
     for line in lines:
         plain = line.rstrip(",")
-        same = len(commonprefix([plain[::-1], above[::-1]]))
+        ends = zip(reversed(plain), reversed(above), strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
         while same and plain[-same].isalnum():
             same -= 1  # no word is cut
         yield f"{plain[:-same]} … as above" if same > REPEAT_LEAST else line

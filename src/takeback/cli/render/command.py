@@ -141,8 +141,8 @@ def counted_changes(changes: tuple[Change, ...]) -> str:
     if not found:
         return f"changed {counted(others)}"
     if others:
-        files = counted_changes(tuple(found))
-        return f"{files}{',' if ',' in files else ''} and changed {counted(others)}"
+        in_files = counted_changes(tuple(found))
+        return f"{in_files}{',' if ',' in in_files else ''} and changed {counted(others)}"
     files = [c for c in changes if not c.after.id.startswith("d:") and not c.before.id.startswith("d:")]
     counts: dict[str, int] = {}
     for change in files or changes:
