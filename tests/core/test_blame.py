@@ -108,7 +108,7 @@ def lines(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("texts", "whose"),
+    "texts, whose",
     [
         # The lines before and after are the same, and something moved in between.
         (("qz", "xqz", "pxz"), [1, 0, Whose.FIRST]),

@@ -239,7 +239,7 @@ def test_values_deeper_than_the_interpreter_goes_are_named(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    "name, expected",
     {
         "refs/heads/a/b": "branch a/b",
         "refs/tags/v1": "tag v1",
