@@ -85,6 +85,7 @@ def test_a_folder_outside_is_named_with_its_root() -> None:
 
 def test_what_came_or_went_is_whole_and_what_went_is_lost() -> None:
     changes = [path("x", ABSENT, FILE), path("x", FILE, ABSENT), path("x", FILE, OTHER)]
+    assert not listed(path("x", ABSENT, ABSENT), {}).is_lost, "it was not there"
     assert [(one.is_whole, one.is_lost) for one in (listed(change, {}) for change in changes)] == [
         (True, False),
         (True, True),

@@ -574,6 +574,15 @@ def test_what_an_undo_kept_is_known() -> None:
     assert [entry.target for entry in story.history.kept(id)] == [a("f")]
 
 
+def test_what_was_kept_is_not_selected_again_with_its_run() -> None:
+    story = Story()
+    run = story.run()
+    story.act({"f": "agent"}, run)
+    story.edit("f", "human", seen=False)
+    story.carry_out(story.plan(select.of_run(story.history, run, 0), KEEP), UNDO)
+    assert select.of_run(story.history, run, 0).entries == ()
+
+
 def test_a_version_that_nobody_could_look_at() -> None:
     assert Version("x", data={"unknown": True}).is_unknown
     assert not Version("x", data={"rows": 1}).is_unknown and not Version("x").is_unknown

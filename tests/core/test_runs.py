@@ -164,6 +164,8 @@ def test_a_step_ends_once() -> None:
     story = Story()
     run = story.run()
     step = story.tell(e.StepBegan("edit"), run).id
+    known = story.history.runs[run]
+    assert known.ended == known.steps[step].ended == 0
     ended = story.tell(e.StepEnded(step, e.Outcome.DONE), run)
     again = story.tell(e.StepEnded(step, e.Outcome.DONE), run)
     (breach,) = story.history.breaches
