@@ -158,6 +158,11 @@ def test_what_is_no_longer_kept_is_said() -> None:
     assert f.blame("a\nb\nc\n") == [Whose.GONE] * 3
 
 
+def test_no_number_of_a_change_is_taken_for_another_writer() -> None:
+    assert {whose.name: whose.value for whose in Whose} == {"FIRST": -1, "UNRECORDED": -2, "GONE": -3}
+    assert not Written(Change(F, ABSENT, ABSENT)).is_rollback
+
+
 def test_lines_end_at_newlines_alone() -> None:
     assert lines_of(b"a\r\nb\x0cc\n\nd") == [b"a\r\n", b"b\x0cc\n", b"\n", b"d"]
     assert lines_of(b"") == []
