@@ -105,6 +105,21 @@ class LocksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     """What happens to a command or call that is known to write to a locked name."""
 
 
+class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """What the operating system lets a command write and reach, where it runs in the sandbox."""
+
+    commands: Literal["", "off", "unknown", "all"] = ""
+    """Which commands of agents run in it. Empty: none, and on autopilot those whose effect is unknown."""
+    write: tuple[str, ...] = ()
+    """Where a command may write besides the workspace, the temporary folders and the usual caches."""
+    network: Literal["", "full", "loopback", "none"] = ""
+    """What a command reaches. Empty: everything, and on autopilot the loopback only."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that a command reaches through a proxy where the network is limited: `name` or `name:port`."""
+    outside: Literal["deny", "capture", "ask"] = "deny"
+    """What happens to writes elsewhere."""
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings in takeback.toml. Every part may be missing."""
 
@@ -115,6 +130,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     audit: AuditConfig = AuditConfig()
     outside: OutsideConfig = OutsideConfig()
     rules: Rules = Rules()
+    sandbox: SandboxConfig = SandboxConfig()
     agents: AgentsConfig = AgentsConfig()
     tools: dict[str, ToolTarget] = {}
     """Short names of tools, for plans and rules: a name to package.module:function."""

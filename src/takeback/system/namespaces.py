@@ -51,6 +51,8 @@ class Isolation(msgspec.Struct, frozen=True):
     """Folders with private changes, in any order."""
     bound: tuple[tuple[str, str], ...] = ()
     """Folders that are shown in the place of others, writable: what, and where."""
+    protected: tuple[str, ...] = ()
+    """Files and folders that cannot be written although a place above them can."""
     network: str = "full"
     read_only: bool = True
     """True if everything else cannot be written."""
@@ -96,7 +98,7 @@ def _opened(wanted: Isolation) -> Iterator[dict[str, int]]:
     try:
         for path in (*layers, *(what for what, _ in wanted.bound)):
             if path not in fds:
-                fds[path] = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                fds[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
         yield fds
     finally:
         for fd in fds.values():
@@ -129,8 +131,11 @@ def _mount_all(wanted: Isolation, fds: dict[str, int]) -> None:
         _set_attributes("/", set_=_RDONLY, recursive=True)
         for place in ("/proc", *places):
             _set_attributes(place, clear=_RDONLY)
-        if os.path.isdir("/dev/shm"):
+        if os.path.isdir("/dev/shm") and "/dev/shm" not in places:
             _mount("tmpfs", "/dev/shm", "tmpfs", 0, "mode=1777")
+    for place in wanted.protected:
+        _mount(place, place, "", _MS_BIND | _MS_REC, "")
+        _set_attributes(place, set_=_RDONLY, recursive=True)
 
 
 def _keep_names(uid: int, gid: int) -> None:

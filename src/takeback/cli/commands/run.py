@@ -37,6 +37,15 @@ from takeback.workspace.results import CommandPlan, CommandResult
 )
 @click.option("--allow-home", is_flag=True, help="With --also: allow a home folder, or a folder above one")
 @click.option("--autopilot", is_flag=True, help="Refuse a command that is known to be irreversible")
+@click.option(
+    "--sandbox", is_flag=True, help="Let the operating system hold it: it can write only in this workspace"
+)
+@click.option(
+    "--network",
+    type=click.Choice(["full", "loopback", "none"]),
+    default=None,
+    help="With --sandbox: what the command can reach; its loopback is private",
+)
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_obj
 @click.pass_context
@@ -47,6 +56,8 @@ def command(
     undo_on_failure: bool,
     every: float | None,
     autopilot: bool,
+    sandbox: bool,
+    network: str | None,
     also: tuple[str, ...],
     allow_home: bool,
     words: tuple[str, ...],
@@ -72,7 +83,8 @@ def command(
         if not workspace.history.marks and not session.json:
             first_checkpoint(session, workspace, "before the first run")
         workspace.keep_within_quota()
-        plan = workspace.commands.plan(words, name=name or "", roots=roots, autopilot=autopilot)
+        fence = workspace.fence(autopilot=autopilot, network=network or "") if sandbox else None
+        plan = workspace.commands.plan(words, name=name or "", roots=roots, autopilot=autopilot, fence=fence)
         locked = workspace.commands.allow(plan, partial(ask, session, plan))
         warnings = [*warning_lines(plan), *([f"takeback: {locked}"] if locked else [])]
         for line in () if session.json else warnings:

@@ -36,6 +36,8 @@ from takeback.engine.gate.foresight import (
 )
 from takeback.engine.locks.guard import LockGuard, Trespass, told
 from takeback.engine.rollback.report import RollbackReport
+from takeback.engine.sandbox.fence import Denial, Fence
+from takeback.engine.sandbox.wrapping import Fences
 from takeback.engine.tracking.parts import CommandParts
 from takeback.engine.tracking.signs_of_life import Heartbeat
 from takeback.engine.tracking.tracker import Tracker
@@ -84,6 +86,8 @@ class CommandPlan(msgspec.Struct, frozen=True):
     guarded: GuardedRows | None = None
     is_allowed: bool = False
     """True if a rule allows it by its words."""
+    fence: Fence | None = None
+    """What it may write and reach, if it runs in the sandbox."""
 
     @property
     def name(self) -> str:
@@ -111,6 +115,8 @@ class CommandResult(msgspec.Struct, frozen=True):
     """Paths that it changed although others have them locked."""
     living: tuple[int, ...] = ()
     """Processes that it started and that still live."""
+    denied: tuple[Denial, ...] = ()
+    """What the sandbox did not let it do."""
 
 
 class Commands:
@@ -129,6 +135,7 @@ class Commands:
         inside: Callable[[], str],
         ready: Callable[[], None],
         undo: Callable[[str], RollbackReport],
+        fences: Fences,
     ) -> None:
         """Run commands of a workspace.
 
@@ -146,6 +153,7 @@ class Commands:
         self._inside = inside
         self._ready = ready
         self._undo = undo
+        self._fences = fences
 
     # Before
 
@@ -157,8 +165,12 @@ class Commands:
         actor: str = "",
         roots: Sequence[str] = (),
         autopilot: bool = False,
+        fence: Fence | None = None,
     ) -> CommandPlan:
-        """Judge a command and survey what it would touch; `roots` are whole folders outside the workspace."""
+        """Judge a command and survey what it would touch; `roots` are whole folders outside the workspace.
+
+        With `fence` it runs in the sandbox: what cannot leave is not unknown.
+        """
         words = (command,) if isinstance(command, str) else tuple(command)
         # Redact each word by itself first: the quotes of the joined line would split what is quoted inside a word.
         shown = shlex.join([os.path.basename(words[0]), *map(redact, words[1:])])
@@ -170,13 +182,20 @@ class Commands:
         guarded = self._guarded(words) if found.effect is Effect.IRREVERSIBLE else None
         return CommandPlan(
             command if isinstance(command, str) else words,
-            Typed(called, actor, self._parent(), _with_guarded(found, guarded), autopilot=autopilot),
+            Typed(
+                called,
+                actor,
+                self._parent(),
+                contained(_with_guarded(found, guarded), fence),
+                autopilot=autopilot,
+            ),
             msgspec.structs.replace(survey, places=(*roots, *survey.places)),
             tuple(written(judged)),
             why_irreversible(judged),
             judged.main.back if judged.main else "",
             guarded,
             self._foresight.is_allowed(command, found),
+            fence,
         )
 
     def allow(self, plan: CommandPlan, ask: Callable[[Decision], bool | None] = lambda _: None) -> str:
@@ -237,8 +256,10 @@ class Commands:
         tracker = self._tracker
         id = self._begin(plan)
         parts = CommandParts(tracker, id, every_s) if every_s else None
+        words = plan.command if not isinstance(plan.command, str) else ("sh", "-c", plan.command)
+        log = self._fences.log(id) if plan.fence else ""
         child = run_child(
-            plan.command if not isinstance(plan.command, str) else ("sh", "-c", plan.command),
+            self._fences.around(plan.fence, log, words) if plan.fence else words,
             token=tracker.token(id),
             show_life=parts.show_life if parts else lambda: tracker.life.show(id),
             more=self._more(id),
@@ -285,6 +306,7 @@ class Commands:
             missed=tuple(parts.missed) if parts else (),
             trespasses=tuple(self._locks.after(action)),
             living=tuple(self._tracker.living(id)),
+            denied=tuple(self._fences.denied(id)),
         )
 
     @contextmanager
@@ -331,6 +353,13 @@ class Commands:
             raise
         life.end(id)
         return action
+
+
+def contained(found: Foreseen, fence: Fence | None) -> Foreseen:
+    """Return the effect of a command inside a fence: where nothing can leave, what is unknown can be taken back."""
+    if fence is None or not fence.holds_everything or found.effect is not Effect.UNKNOWN:
+        return found
+    return Foreseen(Effect.RESTORABLE)
 
 
 def _with_guarded(found: Foreseen, guarded: GuardedRows | None) -> Foreseen:
