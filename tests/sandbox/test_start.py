@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from takeback.engine.sandbox.fence import Fence, noted
+from takeback.engine.sandbox.proxy import is_among
 from takeback.engine.sandbox.wrapping import STARTER
 from takeback.system import landlock, namespaces
 from tests.cli.processes import wait_for
@@ -33,21 +36,21 @@ class World:
         (self.outside / "f").write_text("theirs")
         (self.root / "takeback.toml").write_text("")
 
-    def run(self, *words: str, network: str = "full", told: bool = True) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.line(*words, network=network, told=told),
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
+    def run(
+        self, *words: str, network: str = "full", told: bool = True, hosts: tuple[str, ...] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        line = self.line(*words, network=network, told=told, hosts=hosts)
+        return subprocess.run(line, cwd=self.root, capture_output=True, text=True, timeout=100)
 
-    def line(self, *words: str, network: str = "full", told: bool = True) -> list[str]:
+    def line(
+        self, *words: str, network: str = "full", told: bool = True, hosts: tuple[str, ...] = ()
+    ) -> list[str]:
         fence = Fence(
             str(self.root),
             (str(self.root),),
             protected=(str(self.root / "takeback.toml"),),
             network=network,
+            hosts=hosts,
             namespaces=self.isolated,
             as_root=os.geteuid() == 0,
             tells_how=told,
@@ -219,3 +222,54 @@ class TestIsolated:
         before = Path("/proc/sys/vm/swappiness").read_text()
         done = world.run("sh", "-c", f"echo {before.strip()} > /proc/sys/vm/swappiness")
         assert done.returncode != 0
+
+    def test_a_named_host_is_reached_through_the_proxy_and_no_other(self, world: World) -> None:
+        served = threading.Thread(target=(server := _serving(b"from outside")).handle_request, daemon=True)
+        served.start()
+        port = server.server_address[1]
+        code = "import sys, urllib.request as u; print(u.build_opener(u.ProxyHandler({'http': sys.argv[2]}))"
+        code += ".open(sys.argv[1]).read().decode())"
+        asking = [sys.executable, "-c", code]
+
+        def ask(url: str, hosts: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+            line = f'exec "$@" {url} "$HTTP_PROXY"'
+            return world.run("sh", "-c", line, "sh", *asking, network="loopback", hosts=hosts)
+
+        refused = ask(f"http://127.0.0.1:{port}/x", ("example.org",))
+        assert refused.returncode != 0
+        assert f"denied an attempt to reach 127.0.0.1:{port}" in refused.stderr
+        assert "[sandbox] hosts" in refused.stderr
+        assert ask(f"http://127.0.0.1:{port}/x", (f"127.0.0.1:{port}",)).stdout == "from outside\n"
+        served.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    "named, host, port, expected",
+    [
+        ("example.org", "example.org", 443, True),
+        ("example.org", "Example.ORG.", 443, True),
+        ("example.org", "sub.example.org", 443, False),
+        ("example.org", "badexample.org", 443, False),
+        ("*.example.org", "a.b.example.org", 80, True),
+        ("*.example.org", "example.org", 80, False),
+        ("example.org:443", "example.org", 443, True),
+        ("example.org:443", "example.org", 80, False),
+    ],
+)
+def test_the_names_of_hosts(named: str, host: str, port: int, expected: bool) -> None:
+    assert is_among([named], host, port) is expected
+
+
+def _serving(body: bytes) -> HTTPServer:
+    class Answering(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    return HTTPServer(("127.0.0.1", 0), Answering)

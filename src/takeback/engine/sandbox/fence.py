@@ -48,6 +48,10 @@ class Fence(msgspec.Struct, frozen=True):
         return any(_is_below(path, place) for place in places)
 
 
+REACH = "reach"
+"""The verb of an attempt to connect to a host."""
+
+
 class Denial(msgspec.Struct, frozen=True):
     """Something that a command attempted and was not allowed to do."""
 
@@ -60,6 +64,8 @@ class Denial(msgspec.Struct, frozen=True):
     @property
     def said(self) -> str:
         """The denial as a sentence."""
+        if self.verb == REACH:
+            return f"the sandbox denied an attempt to reach {self.path}: the host is not among those it may reach"
         why = "Takeback itself relies on it" if self.protected else "it is outside this workspace"
         by = f" by {self.program}" if self.program else ""
         return f"the sandbox denied an attempt{by} to {self.verb} {self.path}: {why}"

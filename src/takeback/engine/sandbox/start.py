@@ -16,7 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from takeback.engine.sandbox.fence import DEVICES, SETTINGS_OF_THE_KERNEL, Fence, noted
+from takeback.engine.sandbox import proxy
+from takeback.engine.sandbox.fence import DEVICES, REACH, SETTINGS_OF_THE_KERNEL, Fence, noted
 from takeback.engine.sandbox.watch import become_supervisor, some_live
 from takeback.system import landlock, namespaces, seccomp
 from takeback.system.signals import Forwarding
@@ -74,17 +75,28 @@ def _become_command(fence: Fence, words: list[str], telling: int, giving: socket
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         enter(fence)
+        server = _proxied() if fence.hosts else None
         listener = _watched()
-        socket.send_fds(giving, [b"l"], [listener] if listener >= 0 else [])
+        watched = [listener] if listener >= 0 else []
+        kinds = b"l" * len(watched) + (b"p" if server else b"")
+        fds = [*watched, *([server.fileno()] if server else [])]
+        socket.send_fds(giving, [kinds or b"-"], fds)
         giving.close()
-        if listener >= 0:
-            os.close(listener)
+        for fd in fds:
+            os.close(fd)
         stage = _STARTING
         os.execvp(words[0], words)
     except OSError as error:
         os.write(telling, stage + f"{error.errno or 0} {error.strerror} {error.filename or ''}".encode())
     finally:
         os._exit(FAILED_BEFORE_START)
+
+
+def _proxied() -> socket.socket:
+    """Listen on the private loopback, for the supervisor to serve, and tell programs about it."""
+    server = socket.create_server(("127.0.0.1", 0))
+    os.environ.update(proxy.environment(server.getsockname()[1]))
+    return server
 
 
 def enter(fence: Fence) -> None:
@@ -96,7 +108,7 @@ def enter(fence: Fence) -> None:
             if not _is_held_already():
                 raise
     places = (*fence.writable, *DEVICES)
-    # Without mounts of its own, a process of root could reach the settings of the kernel this way.
+    # Without mounts of its own a process of root could reach the settings of the kernel this way.
     if fence.namespaces or os.geteuid():
         places = (*places, "/proc")
     landlock.restrict(places, tcp=fence.network == "full" or fence.namespaces)
@@ -178,7 +190,9 @@ def _tell(fence: Fence, log: str) -> None:
     first = list(reversed(found.values()))
     for denial in first[:TOLD_MAX]:
         _say(f"Takeback: {denial.said}.")
-        if fence.tells_how and not denial.protected:
+        if fence.tells_how and denial.verb == REACH:
+            _say(f'  allow it here   add "{denial.path}" to [sandbox] hosts in takeback.toml')
+        elif fence.tells_how and not denial.protected:
             _say(f'  allow it here   add "{denial.path}" to [sandbox] write in takeback.toml')
     if len(first) > TOLD_MAX:
         _say(f"Takeback: the sandbox denied writing {len(first) - TOLD_MAX} more paths.")

@@ -13,7 +13,8 @@ from contextlib import suppress
 
 import msgspec
 
-from takeback.engine.sandbox.fence import Denial, Fence, real
+from takeback.engine.sandbox.fence import REACH, Denial, Fence, real
+from takeback.engine.sandbox.proxy import Proxy
 from takeback.system import seccomp
 
 DENIALS_MAX = 1000
@@ -21,14 +22,32 @@ _STILL, _ASKED = b"s", b"?"
 _NOT_FOLLOWED = ("make", "remove", "rename")
 
 
+class Notes:
+    """The file in which denials are noted, each once."""
+
+    def __init__(self, log: str) -> None:
+        self._log = log
+        self._noted: set[tuple[str, str]] = set()
+
+    def add(self, denial: Denial) -> None:
+        known = (denial.verb, denial.path)
+        if not self._log or known in self._noted or len(self._noted) >= DENIALS_MAX:
+            return
+        self._noted.add(known)
+        fd = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, msgspec.json.encode(denial) + b"\n")
+        finally:
+            os.close(fd)
+
+
 class Supervisor:
     """Answers the attempts of one sandbox."""
 
-    def __init__(self, listener: int, fence: Fence, log: str) -> None:
+    def __init__(self, listener: int, fence: Fence, notes: Notes) -> None:
         self._listener = listener
         self._fence = fence
-        self._log = log
-        self._noted: set[tuple[str, str]] = set()
+        self._notes = notes
 
     def serve(self, starter: socket.socket) -> None:
         """Answer until no process of the sandbox lives. Tell the starter, when it asks, that some still do."""
@@ -55,7 +74,7 @@ class Supervisor:
             return
         denied = self._denied(attempt)
         for denial in denied:
-            self._note(denial)
+            self._notes.add(denial)
         seccomp.answer(self._listener, attempt, refuse=bool(denied))
 
     def _denied(self, attempt: seccomp.Attempt) -> list[Denial]:
@@ -74,17 +93,6 @@ class Supervisor:
 
     def _is_protected(self, path: str) -> bool:
         return any(path == place or path.startswith(f"{place}/") for place in self._fence.protected)
-
-    def _note(self, denial: Denial) -> None:
-        known = (denial.verb, denial.path)
-        if not self._log or known in self._noted or len(self._noted) >= DENIALS_MAX:
-            return
-        self._noted.add(known)
-        fd = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(fd, msgspec.json.encode(denial) + b"\n")
-        finally:
-            os.close(fd)
 
 
 def _could(attempt: seccomp.Attempt, path: str) -> bool:
@@ -123,10 +131,17 @@ def become_supervisor(given: socket.socket, starter: socket.socket, fence: Fence
         nothing = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(nothing, standard)
-        _, listeners, _, _ = socket.recv_fds(given, 1, 1)
+        kinds, fds, _, _ = socket.recv_fds(given, 2, 2)
         given.close()
-        if listeners:
-            Supervisor(listeners[0], fence, log).serve(starter)
+        found = dict(zip(kinds.decode(), fds, strict=False))
+        noting = Notes(log)
+        if "p" in found:
+            server = socket.socket(fileno=found["p"])
+            Proxy(server, fence.hosts, lambda host: noting.add(Denial(REACH, host))).start()
+        if "l" in found:
+            Supervisor(found["l"], fence, noting).serve(starter)
+        elif "p" in found:
+            starter.recv(1)  # until the command has ended
         code = 0
     finally:
         os._exit(code)
