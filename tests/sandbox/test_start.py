@@ -232,7 +232,7 @@ class TestIsolated:
         asking = [sys.executable, "-c", code]
 
         def ask(url: str, hosts: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-            line = f'exec "$@" {url} "$HTTP_PROXY"'
+            line = f'unset NO_PROXY no_proxy; exec "$@" {url} "$HTTP_PROXY"'
             return world.run("sh", "-c", line, "sh", *asking, network="loopback", hosts=hosts)
 
         refused = ask(f"http://127.0.0.1:{port}/x", ("example.org",))
