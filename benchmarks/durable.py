@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import queue as queues_of
 import random
 import statistics
 import subprocess
@@ -112,6 +113,41 @@ def bare_groups(db: apsw.Connection, body: bytes) -> Work:
     return timed(work)
 
 
+def bare_threads(db: apsw.Connection, body: bytes) -> Work:
+    """Commit the rows of as many threads as there are runs: this one commits for all that wait, and wakes them.
+
+    Nothing is sealed, chained or checked. So this is what sharing a commit costs in this interpreter.
+    """
+
+    def work(count: int) -> None:
+        waiting: queues_of.SimpleQueue[threading.Lock] = queues_of.SimpleQueue()
+
+        def one() -> None:
+            for _ in range(count // RUNS):
+                bell = threading.Lock()
+                bell.acquire()
+                waiting.put(bell)
+                bell.acquire()
+
+        threads = [threading.Thread(target=one) for _ in range(RUNS)]
+        for thread in threads:
+            thread.start()
+        left = count // RUNS * RUNS
+        while left:
+            bells = [waiting.get()]
+            while not waiting.empty():
+                bells.append(waiting.get())
+            with db:
+                db.executemany("INSERT INTO bare (body) VALUES (?)", [(body,)] * len(bells))
+            for bell in bells:
+                bell.release()
+            left -= len(bells)
+        for thread in threads:
+            thread.join()
+
+    return timed(work)
+
+
 def bare_postgres(dsn: str, body: bytes) -> Work:
     db = psycopg.connect(dsn, autocommit=True)
     db.execute("CREATE TABLE bare (id bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY, body bytea)")
@@ -191,6 +227,10 @@ def records(folder: Path, server: Server, count: int) -> None:
                 bare_groups(bare_database(folder / "groups.db"), body),
                 5 * count,
             ),
+            f"bare SQLite, {RUNS} threads": (
+                bare_threads(bare_database(folder / "threads.db"), body),
+                5 * count,
+            ),
             "SQLite, 1 run": (one_run(embedded), count),
             f"SQLite, {RUNS} runs": (many_runs(embedded), 5 * count),
             "bare PostgreSQL": (bare_postgres(dsn, body), count),
@@ -204,9 +244,13 @@ def records(folder: Path, server: Server, count: int) -> None:
         one, many, bare = found[f"{store}, 1 run"], found[f"{store}, {RUNS} runs"], found[f"bare {store}"]
         line(f"{store}, 1 run", one, f"bare {store}", bare, ONE_RUN_MIN)
         line(f"{store}, {RUNS} runs", many, f"bare {store}", bare, MANY_RUNS_MIN)
-        if floor := found.get(f"bare {store}, {RUNS} at once"):
-            figures = f"{floor:,.0f}/s, {floor / bare:.2f} times the bare rate"
-            print(f"{'  the floor':<24} {f'{RUNS} rows in a commit':<26} {figures}")
+        for what, how in (
+            (f"{RUNS} at once", f"{RUNS} rows in a commit"),
+            (f"{RUNS} threads", f"{RUNS} bare threads"),
+        ):
+            if floor := found.get(f"bare {store}, {what}"):
+                figures = f"{floor:,.0f}/s, {floor / bare:.2f} times the bare rate"
+                print(f"{'  the floor':<24} {how:<26} {figures}")
         for peer in [name for name in others if STORE_OF[name] == store]:
             line(f"{store}, 1 run", one, peer, found[peer], DBOS_MIN if peer.startswith("DBOS") else 1.0)
     for other in others.values():

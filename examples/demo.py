@@ -257,7 +257,7 @@ def main() -> int:
             both_in_one_file(demo)
             if shutil.which("git"):
                 branches_and_rows(demo)
-            say("The whole story. Changes that no agent made are marked as outside, and stay yours.")
+            say("The whole story. Changes outside any action are yours, and stay.")
             demo.takeback("log")
             say("Last, check that the history itself is complete and every stored byte is right.")
             demo.takeback("verify", "--deep")

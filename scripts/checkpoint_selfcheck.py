@@ -16,6 +16,7 @@ import re
 import stat
 import sys
 import time
+from bisect import bisect_right
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -393,7 +394,7 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("heroku", "dokku", "setenv", "convox", "supabase", "railway", "firebase"),
         (
-            r"(\b(?:(?:heroku|dokku)\s+config:(?:set|add)|eb\s+setenv|convox\s+env\s+set|supabase\s+secrets\s+set"
+            r"(\b(?:(?:heroku|dokku)\s+(?:-\S+\s+\S+\s+){0,3}config:(?:set|add)|eb\s+setenv|convox\s+env\s+set|supabase\s+secrets\s+set"
             rf"|railway\s+variables\s+(?:--)?set|firebase\s+functions:config:set)[ \t]+){_REST}"
         ),
     ),
@@ -402,19 +403,27 @@ ANNOUNCED: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("printf",),
         (
-            rf"(?i)(\bprintf[ \t]+{_OPTIONS}(?:'[^'\n]{{0,120}}?{_NAME}[^'\w]{{1,4}}%[^']*'"
+            rf"(?i)(\bprintf[ \t]+(?:-v[ \t]+\w+[ \t]+)?{_OPTIONS}(?:\$?'[^'\n]{{0,120}}?{_NAME}[^'\w]{{1,4}}%[^']*'"
             rf"|\"[^\"\n]{{0,120}}?{_NAME}[^\"\w]{{1,4}}%[^\"]*\"|{_NAME}=%\S*)[ \t]+)"
             rf"{_GIVEN}(?:[ \t]+{_GIVEN})*"
         ),
     ),
     (
-        ("net use",),
+        ("printf",),
+        rf"(?i)(\bprintf[ \t]+{_OPTIONS}[\"']%s[^\"'\w]{{1,4}}%s[^\"']{{0,9}}[\"'][ \t]+{_NAME}[ \t]+){_GIVEN}",
+    ),
+    (
+        ("net ", "net.exe"),
         (
-            r"(\bnet\s+use[ \t]+(?:(?:\*|\w:)[ \t]+)?[\"']?(?:\\\\|//)\S+[ \t]+(?:/\S+[ \t]+){0,5})"
+            r"(?i)(\bnet(?:\.exe)?\s+use[ \t]+(?:(?:\*|\w:)[ \t]+)?"
+            r"(?:\"(?:\\\\|//)[^\"]+\"|[\"']?(?:\\\\|//)\S+)[ \t]+(?:/\S+[ \t]+){0,5})"
             rf"(?![/*]){_GIVEN}"
         ),
     ),
-    (("net user",), rf"((?:^|[|;&(\n])\s*net\s+user[ \t]+[^\s/]\S*[ \t]+)(?![/*]){_GIVEN}"),
+    (
+        ("net ", "net.exe"),
+        rf"(?i)((?:^|[|;&(\n])\s*net(?:\.exe)?\s+user[ \t]+[^\s/]\S*[ \t]+)(?![/*]){_GIVEN}",
+    ),
     (
         ("pulumi",),
         rf"(\bpulumi\s+config\s+set\b(?=[^|;&\n]{{0,200}}--secret)[ \t]+{_OPTIONS}[^\s-]\S*[ \t]+{_OPTIONS}){_GIVEN}",
@@ -565,26 +574,39 @@ def compiled(shape: str) -> re.Pattern[str]:
     return re.compile(shape)
 
 
-_HINTS = frozenset(hint for *_, hints, _shape in (*ANNOUNCED, *TOKENS, *NAMED) for hint in hints)
+_REPLACED = (
+    *((hints, shape, rf"\g<1>{HIDDEN}") for hints, shape in ANNOUNCED),
+    *((hints, shape, HIDDEN) for _, hints, shape in TOKENS),
+)
+"""The shapes of secrets, in the order in which they are replaced, with what is put in their place."""
+
+
+def _places() -> dict[str, list[int]]:
+    """Return the places of its shapes in that order for each hint, the short hints first."""
+    hints = {hint for *_, hints, _shape in (*ANNOUNCED, *TOKENS, *NAMED) for hint in hints}
+    places: dict[str, list[int]] = {hint: [] for hint in sorted(hints, key=len)}
+    for place, (given, _, _) in enumerate(_REPLACED):
+        for hint in given:
+            places[hint].append(place)
+    return places
+
+
+_PLACES = _places()
+_HINTS, _LENGTHS = list(_PLACES), [len(hint) for hint in _PLACES]
 
 
 def _hints_in(text: str) -> set[str]:
     """Return the hints that occur in a text: a shape without any of its hints cannot be in it."""
     lower = text.lower()
-    return {hint for hint in _HINTS if hint in lower}
+    short_enough = bisect_right(_LENGTHS, len(lower))
+    return {hint for hint in _HINTS[:short_enough] if hint in lower}
 
 
 def redact(text: str) -> str:
     """Return this text without what looks like a secret."""
-    found = _hints_in(text)
-    if not found:
-        return text
-    for hints, shape in ANNOUNCED:
-        if not found.isdisjoint(hints):
-            text = compiled(shape).sub(rf"\g<1>{HIDDEN}", text)
-    for _, hints, shape in TOKENS:
-        if not found.isdisjoint(hints):
-            text = compiled(shape).sub(HIDDEN, text)
+    for place in sorted({place for hint in _hints_in(text) for place in _PLACES[hint]}):
+        _, shape, instead = _REPLACED[place]
+        text = compiled(shape).sub(instead, text)
     return text
 
 

@@ -82,7 +82,8 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
     monkeypatch.setenv("TAKEBACK_HOME", str(base / f"takeback-home-{number}"))
     monkeypatch.setenv("XDG_DATA_HOME", str(base / f"takeback-data-{number}"))
     monkeypatch.delenv("TAKEBACK_ACTION", raising=False)
-    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"):
+    # The width of the developer's terminal, which readline puts into the environment too, breaks no lines.
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "COLUMNS", "LINES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from takeback.cli.app import app
+from takeback.cli.app import GROUPS, app
 
 INTRODUCTION = """\
 # Command line
@@ -27,6 +27,9 @@ INTRODUCTION = """\
 def reference() -> str:
     """Return the whole page."""
     parts = [INTRODUCTION]
+    for title, group in GROUPS.items():
+        parts.append(f"- **{title}**: {', '.join(f'[{name}](#takeback-{name})' for name in group)}")
+    parts.append("")
     for name, context in _walk(_context(app, "takeback"), "takeback"):
         parts.append(f"## {name}\n")
         parts.append(f"```text\n{' '.join([name, *context.command.collect_usage_pieces(context)])}\n```\n")

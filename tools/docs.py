@@ -1,4 +1,4 @@
-"""Generate docs/CLI.md, docs/plan.schema.json and the scripts from the code. `./dev docs` runs this."""
+"""Generate docs/CLI.md, docs/plan.schema.json, the pictures and the scripts from the code. `./dev docs` runs this."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from takeback.workflows.bundle import SCRIPTS, script
 from tools.cli_reference import reference
+from tools.pictures.make import in_docs
 from tools.plan_schema import schema
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -17,6 +18,7 @@ def made() -> dict[str, str]:
     return {
         "docs/CLI.md": reference(),
         "docs/plan.schema.json": schema(),
+        **in_docs(),
         **{f"scripts/{name}": script(name) for name in SCRIPTS},
     }
 

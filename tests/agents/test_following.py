@@ -132,13 +132,18 @@ def test_log_show_and_status_read_as_session_prompts_and_calls(desk: Path, tb: W
     world = World(desk, tb.state.parent.parent)
     (one, two), run = steps(tb), run_of(tb)
     log = world.run("log").stdout
-    for text in (f"session {run.began.name}", "prompt fix the login", "prompt now test it", "Write("):
+    for text in (
+        f"claude-code  {run.id}",
+        'prompt "fix the login"',
+        'prompt "now test it"',
+        "Write login.py",
+    ):
         assert text in log
     live = world.run("status").stdout
     assert f"Session {run.id} of claude-code is open" in live
     assert f"working on prompt {two.id}" in live and "now test it" in live
     assert "running a" in live and "make test" in live
-    assert "not yet recorded: report.txt" in live
+    assert "not yet recorded:\n    created    report.txt\n" in live
     data = world.run("status", "--json").json["sessions"][0]
     assert (data["prompt"]["id"], data["changed_so_far"]) == (two.id, ["report.txt"])
     assert tb.history.open_actions()[0].id in data["running"]

@@ -124,7 +124,7 @@ def test_with_plugin_and_settings_each_call_is_recorded_once_and_taken_back_from
         told = json.dumps(model.requests()[-1]["body"]["messages"][-1])
     assert (desk.project / "app.py").read_text() == "print('one')\n"
     assert (desk.project / "notes.md").exists()
-    assert "Took back Bash" in told and "restored   app.py" in told
+    assert "Took back rm app.py" in told and "restored   app.py" in told
     assert calls(world)[:2] == ["Write", "Bash"]
 
 

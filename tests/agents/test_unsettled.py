@@ -59,6 +59,8 @@ def test_it_is_reported_once_with_how_to_settle_it(desk: Path, tb: Workspace, wo
     assert first.code == 6
     assert "it is unknown whether it happened" in first.stdout
     assert f"takeback settle {pushed}" in first.said
+    assert f"{PUSH}: it is unknown" in first.stdout, "it is named as a person knows it"
+    assert "against the disk" not in first.stdout, "nothing was read there"
     preview = world.run("undo", "--preview")
     assert preview.code == 0 and "app.py" in preview.stdout
     second = world.run("undo")

@@ -85,7 +85,7 @@ def test_what_was_compacted_is_shown_as_such_and_the_rest_as_ever(world: Workspa
     assert entries[old]["compacted"] and not entries[old]["taken_back"] and entries[new]["compacted"] is None
     assert entries[back]["compacted"] and entries[back]["taken_back"]
     log = world.do("log", "-n", "0").stdout
-    (line,) = [line for line in log.splitlines() if line.split()[:1] == [old]]
+    (line,) = [line for line in log.splitlines() if old in line.split()[:3]]
     assert "old3" in line and line.rstrip().endswith("compacted")
     shown = world.do("show", old).stdout
     assert "its details were removed from the history by gc on" in shown
@@ -201,3 +201,16 @@ def test_an_agent_cannot_compact(world: Workspace) -> None:
     assert refused.code == 3 and "an agent cannot remove details" in refused.stderr
     world.agent(f"{sys.executable} -m takeback gc")
     assert not (state(world) / "compaction.json").exists()
+
+
+def test_a_compacted_moment_is_refused_and_a_file_of_it_too(world: Workspace) -> None:
+    old, new = world.action("old3"), world.action("new")
+    assert world.do("gc", "--yes", "--json").json["compacted"]["done"]
+    before = world.look()
+    for words in (("restore", f"before {old}"), ("diff", f"after {old}"), ("show", f"{old}:a")):
+        said = world.do(*words, code=3).stderr
+        assert f"{old} was compacted: its details were removed from the history by gc on" in said, words
+        assert "keep-journal" in said
+    assert world.look() == before
+    assert world.do("show", f"{new}:a").stdout == "11\n", "what came later is known"
+    assert [line["why"] for line in world.do("blame", "a", "--json").json["lines"]] == ["first"]

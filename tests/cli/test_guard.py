@@ -64,7 +64,7 @@ def test_a_conflict_names_the_rows_and_the_ways_out(inside: Inside, dsn: str) ->
     with psycopg.connect(dsn) as db:
         db.execute("UPDATE customers SET name = 'mine' WHERE id = 2")
     stopped = inside.run("undo")
-    assert stopped.code == 3 and "customers, row 2: changed by somebody else since" in stopped.stderr
+    assert stopped.code == 3 and "customers, row 2: changed by another client since" in stopped.stderr
     assert "--on-conflict keep" in stopped.stderr and names(dsn) == ["ANN", "mine"]
     kept = inside.run("undo", "--on-conflict", "keep", "--json")
     (item,) = json.loads(kept.stdout)["items"]

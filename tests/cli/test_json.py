@@ -50,8 +50,11 @@ WORDS = {
     "restore": ("c2",),
     "status": (),
     "log": (),
+    "stats": (),
     "show": ("a4",),
     "diff": ("c2",),
+    "blame": ("plan.md",),
+    "bisect": ("--good", "c2", "--", "grep", "-q", "old", "plan.md"),
     "verify": ("--deep",),
     "gc": (),
     "du": (),
@@ -68,9 +71,12 @@ KEYS = {
     "save": {"checkpoint", "at", "evidence", "not_covered"},
     "restore": {"rollback", "verdict", "items"},
     "status": {"protected", "root", "open_actions", "runs", "checkpoint"},
-    "log": {"entries", "total"},
+    "log": {"entries", "total", "more"},
+    "stats": {"since", "agents"},
     "show": {"id", "kind", "name", "actor", "at", "changed", "exit_code", "taken_back"},
     "diff": {"changes"},
+    "blame": {"path", "lines"},
+    "bisect": {"first_bad", "runs", "calls", "good", "bad", "suspects", "trials"},
     "verify": {"clean", "findings", "events", "drift", "compactions", "covered"},
     "gc": {"marks_kept", "marks_pruned", "bytes_before", "bytes_after", "compacted"},
     "du": {"content_bytes", "journal_bytes", "compactable_bytes", "index_bytes", "quota_bytes"},
@@ -89,7 +95,19 @@ def test_every_command_is_here() -> None:
     # daemon: tests/agents/test_install.py, test_doctor.py, tests/daemon/test_control.py. And
     # tests/leases, tests/export; `store`: tests/cli/test_store.py; `settle`: tests/agents/test_unsettled.py;
     # `forget`: tests/cli/test_forget.py.
-    elsewhere = {"run", "plan", "workflow", "monitor", "approve", "deny", "guard", "outbox", "dead"}
+    elsewhere = {
+        "run",
+        "try",
+        "stage",
+        "plan",
+        "workflow",
+        "monitor",
+        "approve",
+        "deny",
+        "guard",
+        "outbox",
+        "dead",
+    }
     elsewhere |= {"install", "uninstall", "doctor", "daemon", "locks", "export", "store", "settle", "forget"}
     assert WORDS.keys() == KEYS.keys()
     assert {name.split()[0] for name in WORDS} == COMMANDS.keys() - elsewhere
@@ -107,7 +125,7 @@ def test_one_object(name: str, used: Call) -> None:
 )
 def test_an_error_is_one_object_too(name: str, call: Call) -> None:
     """The folder is not protected yet, so nearly every command has nothing to work on."""
-    said = call(*name.split(), *WORDS[name], "--json")
+    said = call(*name.split(), "--json", *WORDS[name])
     assert said.code == 2
     error = error_of(said)
     assert (

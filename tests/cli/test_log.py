@@ -16,8 +16,15 @@ from tests.world.cli import Workspace, environment
 from .inside import Inside
 
 
+def log(world: Workspace, *words: str, columns: int = 200) -> list[str]:
+    """The lines of the log, on a screen that is so wide that each entry has one."""
+    done = world.run("log", *words, env={"COLUMNS": str(columns)})
+    assert done.code == 0, done
+    return done.stdout.splitlines()
+
+
 def row(world: Workspace, id: str) -> str:
-    return next(line for line in world.do("log").stdout.splitlines() if line.split()[0] == id)
+    return next(line for line in log(world) if id in line.split()[:4])
 
 
 def entry(world: Workspace, id: str) -> dict[str, object]:
@@ -74,7 +81,7 @@ def test_a_run_of_several_actions_has_a_row_of_its_own(inside: Inside) -> None:
     assert (
         "run add billing" in row(inside, run)
         and "planner" in row(inside, run)
-        and "2 files" in row(inside, run)
+        and row(inside, run).endswith("2 calls, 2 files")
     )
     assert entry(inside, run)["actions"] == actions
     inside.do("undo", actions[1])
@@ -87,12 +94,14 @@ def test_a_run_of_several_actions_has_a_row_of_its_own(inside: Inside) -> None:
 
 def test_a_run_of_one_action_is_that_action(inside: Inside) -> None:
     inside.agent("echo new > plan.md")
-    assert not any(line.split()[0].startswith("r") for line in inside.do("log").stdout.splitlines())
+    assert not any(word.startswith("r") for line in log(inside) for word in line.split()[:3])
 
 
-def complete(world: Workspace, line: str, *, shell: str = "zsh", cwd: Path | None = None) -> str:
+def complete(
+    world: Workspace, line: str, *, shell: str = "zsh", cwd: Path | None = None, word: int = 0
+) -> str:
     asked = {"_TAKEBACK_COMPLETE": f"{shell}_complete", "COMP_WORDS": line}
-    asked["COMP_CWORD"] = str(len(line.split(" ")) - 1)
+    asked["COMP_CWORD"] = str(word or len(line.split(" ")) - 1)
     done = subprocess.run(
         [sys.executable, "-m", "takeback"],
         env=environment(world.home) | asked,
@@ -119,7 +128,15 @@ def test_the_shell_completes_ids(world: Workspace, tmp_path: Path) -> None:
     second = world.action("second")
     assert offered(world, "takeback undo ") == [second, clumsy]
     assert offered(world, f"takeback undo {clumsy}") == [clumsy]
-    assert offered(world, "takeback undo --to ") == offered(world, "takeback restore ") == [checkpoint]
+    moments = [checkpoint, "last-clean", "today", "yesterday"]
+    assert offered(world, "takeback undo --to ") == offered(world, "takeback restore ") == moments
+    assert (
+        offered(world, "takeback bisect --good last")
+        == offered(world, "takeback diff last")
+        == ["last-clean"]
+    )
+    at = complete(world, 'takeback restore "before ', shell="bash", word=2)
+    assert {f"plain,before {id}" for id in (clumsy, second, checkpoint)} <= set(at.splitlines())
     assert {clumsy, second, checkpoint} < set(offered(world, "takeback show "))
     assert {clumsy, second, checkpoint} < set(offered(world, "takeback diff "))
     assert clumsy in offered(world, f"takeback -C {world.root} undo ", cwd=tmp_path)

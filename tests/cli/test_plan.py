@@ -161,7 +161,7 @@ def test_a_file_that_is_no_plan(call: Call) -> None:
     Path("x.json").write_text("{")
     refused(call("plan", "check", "x.json"), "x.json is not JSON")
     refused(call("plan"), "Usage: takeback plan")
-    refused(call("plan", "frobnicate", "x"), "No such command")
+    refused(call("plan", "frobnicate", "x"), "there is no command")
 
 
 def test_rules_that_make_no_sense(call: Call) -> None:

@@ -139,6 +139,8 @@ def test_at_the_end_one_line_says_what_changed_and_how_to_take_it_back(world: Wo
     first, *rest = done.stderr.splitlines()
     assert first.startswith("agent failed with exit code 3 after ")
     assert first.endswith("It changed 1 file, deleted 1, created 1.")
+    names, rest = rest[:3], rest[3:]
+    assert names == ["  deleted    gone.md", "  changed    plan.md", "  created    b"]
     assert any("takeback undo" in line for line in rest) and any("takeback diff" in line for line in rest)
 
 

@@ -53,10 +53,12 @@ def test_no_colour_in_a_pipe(changed: Workspace) -> None:
 PROGRESS = """
 import time
 from takeback.cli.progress import TerminalProgress
+now = 1000.0
+time.monotonic = lambda: now  # a busy machine may stand still for half a second anywhere
 progress = TerminalProgress()
 for n in progress("Reading files", range(12345), 12345):
     if n == 12340:
-        time.sleep(0.55)
+        now += 0.55
 """
 
 
@@ -93,6 +95,7 @@ def test_everything_long_tells_how_far_it_is_and_leaves_no_trace(changed: Worksp
     changed.agent("echo x > made")
     expected: dict[tuple[str, ...], set[str]] = {
         ("save",): set(),
+        ("undo", "--preview"): {"Taking back"},
         ("undo",): {"Removing files"},
         ("redo",): {"Preparing files", "Putting files back", "Reading files"},
         ("verify", "--deep"): {"Reading files", "Checking 00000001.pack"},
@@ -103,6 +106,22 @@ def test_everything_long_tells_how_far_it_is_and_leaves_no_trace(changed: Worksp
         assert parts <= said, (words, said)
         assert not any(text in stays for text in said), stays
         assert len(stays.splitlines()) >= 1, stays
+
+
+SLOW = """
+import sys, time
+from takeback.cli import main
+from takeback.workspace.workspace import Workspace
+undo = Workspace.try_undo
+Workspace.try_undo = lambda *given, **more: (time.sleep(1.2), undo(*given, **more))[1]
+main(sys.argv[1:])
+"""
+
+
+def test_an_undo_of_more_than_half_a_second_tells_that_it_goes_on(changed: Workspace) -> None:
+    code, shown = on_terminal(changed, "undo", program=("-c", SLOW))
+    assert code == 0 and f"{CLEARED}Taking back: 1 s {CLEARED}" in shown
+    assert "Took back" in shown.rpartition(CLEARED)[2], "and leaves no trace"
 
 
 def test_no_progress_beside_json(changed: Workspace) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from takeback.core import selection
+from takeback.core import ids, selection
 from takeback.core.change import OF_PATHS, Target
 from takeback.core.entities import ManyEntries
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.core.postings import Flag, ListedIds
+from takeback.core.postings import Flag, IdsInRun
 from takeback.core.rollback import passed_over
 from takeback.errors import UsageError
 
@@ -24,7 +24,7 @@ def plain(value: Any) -> Any:
         return {repr(plain(key)): plain(item) for key, item in value.items()}
     if isinstance(value, set):
         return sorted(repr(plain(item)) for item in value)
-    if isinstance(value, list | tuple | ListedIds | ManyEntries):
+    if isinstance(value, list | tuple | IdsInRun | ManyEntries):
         return [plain(item) for item in value]
     return value
 
@@ -79,7 +79,8 @@ def answers(history: History) -> dict[str, Any]:
     for id in history.runs:
         found[f"run {id}"] = _of_run(history, id)
     for id in history.checkpoints:
-        found[f"after {id}"] = _attempt(lambda id=id: selection.after(history, id))
+        found[f"open at {id}"] = history.runs_open_at(id)
+        found[f"after {id}"] = _attempt(lambda id=id: selection.after(history, ids.seq_of(id)))
     for resource in OF_PATHS:
         for target in sorted(history.targets(resource)):
             found[f"target {target}"] = _of_target(history, target)

@@ -11,7 +11,7 @@ import msgspec
 
 from takeback.core.change import Target, is_within
 from takeback.core.history import History
-from takeback.core.postings import Flag, Index
+from takeback.core.postings import END, Flag, Index
 from takeback.core.record import Record
 from takeback.core.standing import CurrentState
 
@@ -64,11 +64,12 @@ class ListIndex(Index):
     def size(self, key: int, until: int) -> int:
         return sum(at <= until for at in self.seqs(key))
 
-    def newest(self, key: int) -> Iterator[int]:
-        return reversed(self.seqs(key))
+    def newest(self, key: int, below: int = END) -> Iterator[int]:
+        return (at for at in reversed(self.seqs(key)) if at < below)
 
-    def flagged(self, flag: Flag) -> Iterator[int]:
-        return iter(sorted((seq for seq, flags in self._flags.items() if flags & flag), reverse=True))
+    def flagged(self, flag: Flag, *, oldest: bool = False) -> Iterator[int]:
+        found = (seq for seq, flags in self._flags.items() if flags & flag)
+        return iter(sorted(found, reverse=not oldest))
 
     def count_flagged(self, flag: Flag) -> int:
         return len(list(self.flagged(flag)))

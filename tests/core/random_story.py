@@ -236,7 +236,7 @@ class RandomStory:
 
     def restore(self) -> None:
         if checkpoints := list(self.story.history.checkpoints):
-            chosen = selection.after(self.story.history, self.random.choice(checkpoints))
+            chosen = selection.after(self.story.history, ids.seq_of(self.random.choice(checkpoints)))
             self._carry_out(chosen, e.RollbackKind.RESTORE)
 
     def _carry_out(self, chosen: selection.Selection, kind: e.RollbackKind) -> None:

@@ -25,12 +25,16 @@ class Story:
         self.history = History()
         self.world: dict[Target, Version] = defaultdict(lambda: ABSENT)
         self.streams: dict[str, tuple[int, str]] = defaultdict(lambda: (0, ""))
+        self.at_us = 0
+        """What the clock says; 0 for the number of the record."""
 
     def tell(self, event: e.Event, stream: str = ids.WORKSPACE) -> Record:
         seq = self.history.seq + 1
         stream = stream or ids.make(ids.RUN, seq)
         n, prev = self.streams[stream]
-        envelope = Envelope(v=1, seq=seq, stream=stream, n=n + 1, prev=prev, at_us=seq, event=event)
+        envelope = Envelope(
+            v=1, seq=seq, stream=stream, n=n + 1, prev=prev, at_us=self.at_us or seq, event=event
+        )
         _, digest = seal(envelope)
         self.streams[stream] = (n + 1, digest)
         record = Record(envelope, digest)

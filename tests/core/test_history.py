@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from takeback.core import events as e
+from takeback.core import ids
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.entities import RecordedStep
 from takeback.core.events import Outcome
@@ -82,7 +83,7 @@ def test_changes_seen_while_an_action_is_open_are_its_own() -> None:
     assert [c.after.id for c in story.history.actions[began.id].changes] == ["1", "2"]
     assert list(story.history.targets("files")) == [change.target]
     # What the action did before the checkpoint is not after it.
-    assert [entry.change.after.id for entry in after(story.history, checkpoint).entries] == ["2"]
+    assert [entry.change.after.id for entry in after(story.history, ids.seq_of(checkpoint)).entries] == ["2"]
     story.tell(e.ChangesSeen(began.id, (change,)))
     story.tell(e.ChangesSeen("a99", (change,)))
     assert len(story.history.breaches) == 2

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from takeback.core import events as e
-from takeback.core import memory, recollection
+from takeback.core import memory, past, recollection
 from takeback.core.change import ABSENT, Change, Target
 from takeback.core.entities import ManyEntries
 from takeback.core.history import History
 from takeback.core.intents import IntentDeferred, IntentsReleased, IntentState
 from takeback.core.lifecycle import Life
-from takeback.core.postings import Topic
+from takeback.core.postings import Flag, Postings, Topic
 from takeback.core.recollection import MANY
 from takeback.core.record import Record
-from tests.core.answers import answers
+from tests.core.answers import answers, plain
 from tests.core.list_index import ListIndex
 from tests.core.random_story import RandomStory
 from tests.core.story import Story, version
@@ -227,3 +228,54 @@ def test_an_open_action_sheds_its_changes_as_it_goes_on() -> None:
         assert len(index.read) <= MANY
         assert open_one.made[-1].seq == index.read[-1] == history.seq, "nothing stayed at hand"
         assert answers(history) == answers(History.of(told.records))
+
+
+def _things(history: History, records: list[Record]) -> dict[str, Any]:
+    """Return what a history says of the runs, actions and approvals that these records begin."""
+    found: dict[str, Any] = {}
+    for id in (record.id for record in records if record.id):
+        if id in history.runs:
+            run = history.runs[id]
+            more = [len(run.actions), list(reversed(run.actions)), run.is_listed, history.memory_of(id)]
+            found[id] = [plain(run), *more, plain(history.approvals_of(id))]
+        elif id in history.actions:
+            undone = [history.is_undone(id), history.is_half_undone(id), plain(history.live(id))]
+            found[id] = [plain(history.actions[id]), *undone, history.inside(id)]
+        elif id in history.approvals:
+            found[id] = plain(history.approvals[id])
+    return found
+
+
+@given(st.integers(0, 2**32), st.integers(5, 60), st.integers(1, 100), st.integers(0, 100))
+@settings(max_examples=examples(200), deadline=None)
+def test_an_earlier_moment_is_as_the_fold_up_to_it(seed: int, moves: int, at: int, indexed: int) -> None:
+    told = RandomStory(Random(seed))
+    told.play(moves)
+    records = told.records
+    until = max(1, len(records) * at // 100)
+    index = ListIndex(records)
+    index.take_in(index.opened_until(len(records) * indexed // 100))
+    history = index.opened()
+    then = past.at(history, until, lambda seqs: [records[seq - 1] for seq in seqs])
+    whole = History.of(records[:until])
+    assert then.seq == until and _things(then, records[:until]) == _things(whole, records[:until])
+    for record in records:
+        if record.id and record.id[0] in "acps":
+            assert record.seq in past.records_about(history, record.id)
+    for id in history.checkpoints:
+        fold = History.of(records[: int(id[1:])])
+        assert history.runs_open_at(id) == sorted(
+            (run.id for run in fold.open_runs()), key=lambda r: int(r[1:])
+        )
+
+
+def test_an_earlier_moment_has_no_flags() -> None:
+    then = past.EarlierIndex(Postings(None), 3, lambda _: [])
+    for ask in (
+        lambda: then.flagged(Flag.UNKNOWN),
+        lambda: then.count_flagged(Flag.UNKNOWN),
+        lambda: then.flags(1),
+        lambda: then.targets("files", ""),
+    ):
+        with pytest.raises(NotImplementedError):
+            ask()

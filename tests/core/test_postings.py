@@ -52,6 +52,8 @@ def test_the_numbers_in_an_index_stay_what_they_are() -> None:
         "ADDED": 30,
         "UNSEEN": 31,
         "BRANDED": 32,
+        "OPEN_THEN": 33,
+        "LOOKS": 34,
     }
     assert {flag.name: flag.value for flag in Flag} == {
         "UNDOABLE": 1,

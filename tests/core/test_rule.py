@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from takeback.core.rollback import (
     OnConflict,
     Verdict,
     compose,
+    doubtful_among,
     judge,
     passed_over,
     plan_rollback,
@@ -167,6 +169,20 @@ def test_what_is_in_doubt_is_kept_and_called_so_although_its_own_action_wrote_it
     (item,) = story.plan(select.of_ids(story.history, [first, began.id]), KEEP).items
     assert (item.do, item.why) == (Do.KEEP, "it is in doubt who changed it")
     assert not item.changes_something
+
+
+def test_overwriting_goes_to_what_was_there_before_the_first_change_and_not_before_a_mere_touch() -> None:
+    story = Story()
+    target = a("f")
+    old, touched, new = Version("x", stamp="old"), Version("x", stamp="touched"), Version("y")
+    ids = []
+    for before, after in ((old, touched), (touched, new)):
+        began = story.tell(ActionBegan("tool", Effect.RESTORABLE))
+        story.tell(ActionEnded(began.id, Outcome.DONE, (Change(target, before, after, in_doubt=True),)))
+        ids.append(began.id)
+    story.world[target] = Version("somebody else's")
+    (item,) = story.plan(select.of_ids(story.history, ids), OVERWRITE).items
+    assert item.do is Do.RESTORE and item.goal.alike(touched)
 
 
 def written(*steps: tuple[str, str]) -> tuple[Story, list[str]]:
@@ -356,6 +372,25 @@ def test_an_undo_names_the_actions_whose_effects_are_unknown() -> None:
     rollback = story.carry_out(story.plan(select.of_ids(story.history, [unknown])), UNDO)
     assert unknown_among(story.history, UNDO, every) == (), "it was said when it was taken back"
     assert unknown_among(story.history, UNDO, [rollback]) == ()
+
+
+def test_actions_that_may_have_changed_what_an_undo_keeps_are_named() -> None:
+    story = Story()
+    sure = story.act({"f": "1", "g": "1"})
+    doubtful = story.act({"h": "1"}, in_doubt=True)
+    shared = story.act({"i": "1"}, shared_with=(sure,))
+    every, kept = [sure, doubtful, shared, "r9"], {a("f"), a("h"), a("i")}
+    among = partial(doubtful_among, story.history)
+    assert among(UNDO, every, kept) == (doubtful,), "what all who share it are taken back for is in no doubt"
+    assert among(UNDO, [shared], kept) == (shared,) and among(UNDO, [sure], kept) == (sure,)
+    assert among(UNDO, [sure], {a("f")}) == (), (
+        "somebody else changed it later: whose its change was is no doubt"
+    )
+    assert among(UNDO, every, {a("g")}) == among(UNDO, every, ()) == among(REDO, every, kept) == ()
+    unsure = story.tell(ActionBegan("tool", Effect.RESTORABLE)).id
+    change = Change(a("j"), version(""), version("1"))
+    story.tell(ActionEnded(unsure, Outcome.DONE, (change,), unsure=True))
+    assert among(UNDO, [unsure], {a("j")}) == (unsure,)
 
 
 def test_actions_that_an_undo_passes_over_are_named_until_the_next_rollback() -> None:

@@ -24,6 +24,11 @@ class Told:
         self.records.append(self.story.tell(event, stream))
         return self.records[-1]
 
+    def tell_at(self, at_us: int, event: e.Event) -> Record:
+        """Tell of something at a time, which need not come after the one before."""
+        self.story.at_us = at_us
+        return self.tell(event)
+
     def act(self, *changes: Change, stream: str = "w") -> Record:
         """Tell of an action that made these changes; return its end."""
         began = self.tell(e.ActionBegan("tool", e.Effect.RESTORABLE), stream)

@@ -18,7 +18,7 @@ class Echo(Desk):
         if request.data.startswith(b"sleep"):
             time.sleep(0.5)
         if request.data.startswith(b"gone"):
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while waiting() and time.monotonic() < deadline:
                 time.sleep(0.01)
             Path(os.fsdecode(request.data[5:])).write_text(str(waiting()))

@@ -7,6 +7,7 @@ import shlex
 import signal
 import stat
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -101,13 +102,16 @@ def test_a_project_cannot_pose_as_a_module(agent: Agent, world: Workspace) -> No
 
 
 def test_who_comes_while_a_workspace_is_opened_is_told_to_come_again(world: Workspace) -> None:
+    go_on = threading.Event()
+
     def slowly(root: Path) -> Opened:
-        time.sleep(1)
+        assert go_on.wait(WAIT_S)
         return open_workspace(root, home=world.home)
 
     pool = Pool(slowly, wait_s=0.1)
     with pytest.raises(RunBusy, match="still busy"), pool.workspace(world.root):
         raise AssertionError("it cannot be open yet")
+    go_on.set()
     deadline = time.monotonic() + WAIT_S
     while not pool.open():
         assert time.monotonic() < deadline

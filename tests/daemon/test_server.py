@@ -25,7 +25,7 @@ KNOCK = Path(knock.__file__)
 LENIENT = Path(__file__).parent / "lenient.py"
 ECHO = Path(__file__).parent / "echo.py"
 REPOSITORY = Path(__file__).parents[2]
-WAIT_S = 20.0
+WAIT_S = 60.0
 SOCKET = os.fsdecode(daemon_client.SOCKET)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from takeback.core import events as e
 from takeback.core import selection
 from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.history import History
+from takeback.core.rollback import Verdict
 from takeback.engine.compaction import CompactionPlan, Compactor
 from takeback.engine.ledger import Ledger
 from takeback.errors import ConflictError, JournalMoved
@@ -18,6 +20,7 @@ from takeback.ports.journal import Journal
 from takeback.storage.index.stored_index import StoredIndex
 from takeback.storage.journal.sqlite.journal import SqliteJournal
 from tests.core.answers import answers
+from tests.engine.conftest import Desk
 
 OLD_US, LIMIT_US, NOW_US = 1_000_000, 2_000_000, 3_000_000
 
@@ -180,3 +183,32 @@ def test_little_is_not_worth_it(old: Old) -> None:
     old.act("g", 1)
     old.clock.us = NOW_US
     assert old.compactor.plan(LIMIT_US, NOW_US) is None
+
+
+def test_an_undo_of_what_was_compacted_is_refused_however_it_is_named(desk: Desk) -> None:
+    checkpoint = desk.tb.save("before")
+    with desk.tb.run("work", actor="ann") as run:
+        with run.step("plan"):
+            desk.human("plan", "by ann")
+        desk.human("later", "by ann")
+    compactor, now_us = Compactor(desk.tb.parts.ledger, lambda _: False), time.time_ns() // 1000 + 1
+    plan = compactor.plan(now_us, now_us)
+    assert plan is not None
+    compactor.carry_out(plan, "me")
+    desk.reopen()
+    history = desk.tb.history
+    whole = {id: not history.actions[id].compacted_us for id in history.runs[run.id].actions}
+    assert sorted(whole.values()) == [False, True], "the last look at the folder stays, with what it found"
+    undo = desk.tb.undo
+    ways: tuple[Callable[[], object], ...] = (
+        lambda: undo(run.id),
+        lambda: undo(to=checkpoint),
+        lambda: undo(agent="ann"),
+    )
+    for way in ways:
+        with pytest.raises(ConflictError, match="removed from the history by gc"):
+            way()
+    assert desk.read("plan") == desk.read("later") == "by ann"
+    # What is known in full is taken back.
+    assert desk.tb.undo().verdict is Verdict.CLEAN
+    assert desk.read("plan") == "by ann" and desk.read("later") is None

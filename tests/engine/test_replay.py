@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 import takeback
-from takeback.engine.describe.replay import ReplayMoment
+from takeback.core.history import History
+from takeback.engine.describe.replay import ReplayMoment, memory_of, position, run_of
 from takeback.settings import environment
 from takeback.system import processes
 from tests.engine import remote
@@ -119,6 +120,45 @@ def test_a_checkpoint_tells_of_the_runs_that_were_open(desk: Desk) -> None:
     assert state.run.id == run.id and state.memory == {"n": 1}
     assert inside.id in {moment.id for moment in told(desk, run.id)}
     assert told(desk, run.id, inside.id)[-1].memory == {"n": 1}
+
+
+def test_a_state_is_what_the_journal_says_up_to_then(desk: Desk) -> None:
+    """The definition is the fold of all records up to that moment. Nothing is read but what speaks of the run."""
+    run = a_run(desk)
+    with desk.tb.run("pay", approve=lambda _: True, key="pay") as pays, pays.step("wire"):
+        pays.call(remote.wire, 5)
+        pays.memory["paid"] = {"sum": 5}
+        desk.tb.save("meanwhile")
+    desk.tb.try_undo(pays.id)
+    desk.tb.save("after")
+    history, journal = desk.tb.history, desk.tb.parts.ledger.journal
+    records = list(journal.read())
+    about = [record.id for record in records if record.id and record.id[0] in "apcs"]
+    assert len(about) > 10 and run in history.runs
+    for id in about:
+        if id in history.actions and not run_of(history, id):
+            assert desk.tb.states_at(id) == []
+            continue
+        until = position(records, id)
+        then = History.of(records[:until])
+        wanted = [run_of(then, id)] if run_of(then, id) else sorted(r.id for r in then.open_runs())
+        states = desk.tb.states_at(id)
+        assert sorted(state.run.id for state in states) == wanted
+        for state in states:
+            known, own = then.runs[state.run.id], state.run
+            assert (state.seq, state.at_us) == (until, records[until - 1].at_us)
+            assert (own.steps, own.life, list(own.actions)) == (known.steps, known.life, list(known.actions))
+            assert own.is_listed == known.is_listed and state.memory == memory_of(then, own.id)
+            for action in own.actions:
+                assert state.history.actions[action] == then.actions[action]
+                assert state.history.is_undone(action) == then.is_undone(action)
+            assert state.history.approvals_of(own.id) == then.approvals_of(own.id)
+
+
+def test_a_state_of_something_that_is_not_there(desk: Desk) -> None:
+    for id in ("a999", "s999", "p999", "c999"):
+        with pytest.raises(takeback.UsageError, match=f"there is no .* {id}"):
+            desk.tb.states_at(id)
 
 
 def test_what_went_wrong_is_told_too(desk: Desk) -> None:

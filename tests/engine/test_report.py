@@ -95,7 +95,7 @@ def test_the_error_carries_the_report(desk: Desk) -> None:
     with pytest.raises(ConflictError) as caught:
         desk.tb.undo()
     assert isinstance(caught.value.report, RollbackReport)
-    words = "Stopped at plan: it was changed by somebody else since. Nothing was taken back."
+    words = "Stopped at plan: you changed it since. Nothing was taken back."
     assert str(caught.value).startswith(words)
     assert "--on-conflict" in caught.value.hint
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from takeback.core.rollback import Verdict
 from takeback.engine.ledger import Ledger
 from takeback.engine.rollback import rollback
 from takeback.engine.rollback.report import ReportItem, RollbackReport
+from takeback.engine.runs.actions import Action
 from takeback.errors import ConflictError, RunBusy, SeatLost
 from takeback.resources.files.put_back import restore
 from takeback.system import linux, processes
@@ -550,6 +552,42 @@ def test_what_a_human_writes_after_the_swap_is_recorded_as_theirs(desk: Desk, na
     assert report.verdict is Verdict.CLEAN
     assert [item.did for item in report.items if str(item.target) in ("plan", "beside")] == ["restored"]
     assert [name for name in from_outside(desk) if name != "."] == names
+
+
+def test_what_a_human_puts_into_a_folder_that_came_back_is_theirs(desk: Desk) -> None:
+    """Only below a folder that was closed before may something be the agent's."""
+    desk.human("sub/plan", "old")
+    desk.tb.save()
+    with desk.tb.recording("agent"):
+        shutil.rmtree(desk.root / "sub")
+    with crash.at(rollback.SWAPPED, lambda: desk.human("sub/mine", "mine")):
+        report = desk.tb.try_undo()
+    assert report.verdict is Verdict.CLEAN
+    assert {str(item.target) for item in report.items} - {"."} == {"sub", "sub/plan"}
+    assert "sub/mine" in from_outside(desk)
+
+
+def test_an_undo_names_who_may_have_changed_what_it_keeps_and_nobody_for_the_rest(desk: Desk) -> None:
+    thread = desk.tb.thread(key="T")
+
+    def both(name: str) -> str:
+        """Return one of two calls that may have written a file."""
+        where = {"path": str(desk.root / name)}
+        one, two = (thread.begin("write", where, effect="restorable") for _ in range(2))
+        desk.human(name, "by one of them")
+        assert isinstance(one, Action) and isinstance(two, Action)
+        one.end()
+        two.end()
+        return one.id
+
+    for name, choice in (("kept", "keep"), ("gone", "overwrite")):
+        one = both(name)
+        expected = ((one,), Verdict.UNKNOWN) if choice == "keep" else ((), Verdict.CLEAN)
+        for preview in (True, False):
+            report = desk.tb.undo(one, on_conflict=choice, preview=preview)
+            assert (report.doubtful, report.verdict) == expected, report
+            assert report.data()["unknown"] == list(expected[0])
+    assert desk.read("kept") and desk.read("gone") is None
 
 
 def test_the_anchor_is_durable_when_the_end_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -403,3 +403,20 @@ def test_a_link_that_leads_nowhere_or_elsewhere_is_taken_back(desk: Desk) -> Non
     assert desk.tb.undo().verdict == "clean"
     found = {path.name: os.readlink(path) for path in desk.root.iterdir() if path.is_symlink()}
     assert found == {"there": "plan", "gone": "nowhere"} and desk.read("plan") == "old"
+
+
+def test_a_link_and_a_pipe_that_are_replaced_leave_nothing_beside_them(desk: Desk) -> None:
+    """What is not a file has no writers whose last words would have to be kept."""
+    os.symlink("plan", desk.root / "link")
+    os.mkfifo(desk.root / "pipe", 0o600)
+    desk.tb.save()
+    with desk.tb.recording("agent"):
+        (desk.root / "link").unlink()
+        os.symlink("elsewhere", desk.root / "link")
+        (desk.root / "pipe").unlink()
+        os.mkfifo(desk.root / "pipe", 0o640)
+    names = sorted(os.listdir(desk.root))
+    report = desk.tb.undo()
+    assert report.verdict is Verdict.CLEAN and not any(item.why for item in report.items)
+    assert os.readlink(desk.root / "link") == "plan"
+    assert sorted(os.listdir(desk.root)) == names

@@ -120,9 +120,10 @@ class AdapterContract:
         if self.words_are_memory:
             assert "Took back no changes" in world.stopped("back", "prepare")
             return
-        # What can be taken back is; the conversation stays, and goes back when that is asked for again.
+        # What can be taken back is; the conversation stays, and goes back when that is asked for again. The payment
+        # stands, and that is said again.
         account = world.agent("back", "prepare")
-        assert account.verdict == "nothing" and account.said == ["prepare", "done"]
+        assert account.verdict == "partial" and account.said == ["prepare", "done"]
         assert world.rows("payments") == [{"amount": 7}]
 
     def test_going_back_takes_the_world_along(self, world: World) -> None:

@@ -170,7 +170,7 @@ def human_at_work(repo: Repo, name: str) -> Iterator[None]:
         env=os.environ | repo.environment(),
         stderr=subprocess.DEVNULL,
     ) as process:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not ready.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         assert lock.exists()

@@ -55,6 +55,6 @@ def test_a_worktree_outside_goes_if_it_was_named_and_else_is_said_to_stay(
 ) -> None:
     scene = Scene.of(project(tmp_path / "work"), tmp_path / "state")
     scene.agent("git worktree add -q ../beside" if named else "x=$(printf ../beside); git worktree add -q $x")
-    said = scene.world.do("undo").stdout
+    said = " ".join(scene.world.do("undo").stdout.split())
     assert ("beside is outside the workspace, and stays" in said) is not named
     assert (tmp_path / "beside").exists() is not named

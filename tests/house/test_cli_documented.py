@@ -19,7 +19,7 @@ from tests.house.repository import document
 # If a coding agent runs one of these, the call is an action of that agent, like any other command.
 # fmt: off
 RECORDED = {
-    "init", "run", "replay", "resume", "approve", "deny", "handover", "settle",
+    "init", "run", "try", "stage", "bisect", "replay", "resume", "approve", "deny", "handover", "settle",
     "outbox", "dead", "locks", "install", "uninstall", "doctor", "plan", "export",
     "gc", "forget", "store", "guard", "workflow", "monitor", "daemon", "completion",
 }
@@ -115,6 +115,11 @@ def test_it_is_decided_of_each_command_whether_an_agents_call_is_an_action() -> 
     assert own <= COMMANDS.keys() and own | RECORDED == COMMANDS.keys() and not own & RECORDED
     assert all(OWN.fullmatch(f"takeback {name} a7") for name in own)
     assert not any(OWN.fullmatch(f"takeback {name}") for name in RECORDED)
+    assert OWN.fullmatch('takeback undo --to "before a9"') and OWN.fullmatch(
+        "takeback show '2h ago:src/a.py'"
+    )
+    for more in ('"$(rm x)"', '"`rm x`"', '"a" && rm x', "'a'; rm x", '"a" > x', '"a\nrm x"'):
+        assert not OWN.fullmatch(f"takeback undo --to {more}"), more
 
 
 def sample() -> click.Group:

@@ -1,4 +1,4 @@
-"""docs/CLI.md, docs/plan.schema.json and scripts/ are what the code makes of them today."""
+"""docs/CLI.md, docs/plan.schema.json, docs/pictures and scripts/ are what the code makes of them today."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from tests.house.repository import document
 from tests.house.transcript import Reader, Step, commands, matches, steps
 
-DOCUMENTS = ["README.md", "docs/CODING_AGENTS.md", "docs/PYTHON.md", "docs/WORKFLOWS.md"]
+DOCUMENTS = ["README.md", "docs/CODING_AGENTS.md", "docs/MOMENTS.md", "docs/PYTHON.md", "docs/WORKFLOWS.md"]
 NOT_RUN_MAX = 4  # an example that cannot run is a promise on trust
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import takeback
 from takeback.core.events import EVENTS_VERSION
+from takeback.engine.stage.card import FORMAT as STAGE_FORMAT
 from takeback.resources.files.outside import scope
 from takeback.resources.files.tree import cache as files_cache
 from takeback.resources.files.tree import tree
@@ -41,6 +42,7 @@ WRITTEN = {
     "workspace card": registry.CARD_FORMAT,
     "journal database": file.FORMAT,
     "events": EVENTS_VERSION,
+    "view": STAGE_FORMAT,
     "packs, index runs, catalog": max(record.PACK_VERSION, index._VERSION, catalog._VERSION),
     "trees": tree.DELTA,
     "conversations.db": conversations_file.FORMAT,

@@ -25,11 +25,11 @@ LISTED = Path(__file__).with_name("equivalent.toml")
 
 @dataclass(frozen=True)
 class Subject:
-    """Some files, and the tests that pin them."""
+    """Some files, and the tests that pin them, none with a service that a fork cannot use, such as a bucket."""
 
     files: tuple[str, ...]
     tests: tuple[str, ...]
-    one_by_one: bool = False  # where they share a service that each begins anew
+    one_by_one: bool = False  # they share a service, which each test empties
 
 
 SUBJECTS = {
@@ -40,15 +40,20 @@ SUBJECTS = {
             "tests/engine",
             "tests/world/test_conflicts.py",
             "tests/runs",
-            "tests/machines",
+            "tests/threads",
             "tests/resources/sqlite",
-            "tests/resources/postgres/test_runs.py",
         ),
         one_by_one=True,
     ),
     "restore": Subject(
         ("resources/files/put_back/restore.py", "system/exchange.py"),
-        ("tests/engine", "tests/world", "tests/resources", "tests/agents/test_settings_race.py"),
+        (
+            "tests/engine",
+            "tests/world",
+            "tests/resources",
+            "--ignore=tests/resources/postgres",
+            "tests/agents/test_settings_race.py",
+        ),
     ),
 }
 
@@ -61,26 +66,41 @@ def main(arguments: Sequence[str]) -> int:
         "subjects", nargs="*", default=["core"], metavar="SUBJECT | FILE", help=", ".join(SUBJECTS)
     )
     parser.add_argument("-n", type=int, default=len(os.sched_getaffinity(0)), help="how many at a time")
+    parser.add_argument("-k", action="append", metavar="TEXT", help="try only faults that are called so")
+    parser.add_argument("-t", "--tests", action="append", help="these tests instead of those of the subject")
+    parser.add_argument("-v", action="store_true", help="name the test that finds each")
     chosen = parser.parse_args(arguments)
     wrong = 0
     for name in chosen.subjects:
         subject = SUBJECTS.get(name) or next((s for s in SUBJECTS.values() if name.startswith(s.files)), None)
         if subject is None:
             parser.error(f"{name} is neither a subject nor a file of one")
+        if chosen.tests:
+            subject = Subject(subject.files, tuple(chosen.tests))
         workers = 1 if subject.one_by_one else chosen.n
-        wrong += _judged(subject, subject.files if name in SUBJECTS else (name,), workers)
+        files = subject.files if name in SUBJECTS else (name,)
+        wrong += _judged(subject, files, workers, chosen.k or (), verbose=chosen.v)
     return 1 if wrong else 0
 
 
-def _judged(subject: Subject, files: Sequence[str], workers: int) -> int:
+def _judged(
+    subject: Subject, files: Sequence[str], workers: int, called: Sequence[str], *, verbose: bool
+) -> int:
     """Try every fault of these files, say what is to be looked at, and return how many that are."""
     places = [SOURCE / file for file in files]
     paths = [p for place in places for p in (sorted(place.rglob("*.py")) if place.is_dir() else [place])]
-    every = [mutant for path in paths for mutant in mutants(path)]
+    every = [
+        mutant
+        for path in paths
+        for mutant in mutants(path)
+        if not called or any(text in mutant.key for text in called)
+    ]
     results: dict[Mutant, str] = {}
 
-    def tell(mutant: Mutant, result: str) -> None:
+    def tell(mutant: Mutant, result: str, by: str) -> None:
         results[mutant] = result
+        if verbose:
+            _say(f"{result}: {_file(mutant)}:{mutant.line} {mutant.key}{by and f' by {by}'}")
         if result == LIVES and mutant.key not in listed().get(_file(mutant), ()):
             _say(f"these tests let it live: {_file(mutant)}:{mutant.line} {mutant.key}")
         if len(results) % 100 == 0:
@@ -98,11 +118,11 @@ def _judged(subject: Subject, files: Sequence[str], workers: int) -> int:
     for name in sorted(living.keys() - known):
         print(f"lives: {name[0]}:{living[name].line} {name[1]}")
     stale = {name for name in known - living.keys() if name[0] in {_file(mutant) for mutant in every}}
-    for file, key in sorted(stale):
+    for file, key in sorted(() if called else stale):
         print(f"is listed as equivalent and does not live: {file} {key}")
     for mutant in (m for m in every if results[m] == HANGS):
         print(f"found, for it ran into the limit of time: {_file(mutant)}:{mutant.line} {mutant.key}")
-    wrong = len(living.keys() - known) + len(stale)
+    wrong = len(living.keys() - known) + (0 if called else len(stale))
     found, explained = len(every) - len(alive), len(living.keys() & known)
     print(f"{len(every)} faults, {found} found, {explained} explained, {wrong} to look at")
     return wrong

@@ -39,10 +39,13 @@ FOUND, LIVES, HANGS, ELSEWHERE = "found", "lives", "hangs", "not in a function"
 class Inside:
     """A plugin of pytest that runs the collected tests for each fault instead of once."""
 
-    def __init__(self, every: Sequence[Mutant], workers: int, tell: Callable[[Mutant, str], None]) -> None:
+    def __init__(
+        self, every: Sequence[Mutant], workers: int, tell: Callable[[Mutant, str, str], None]
+    ) -> None:
         self.every, self.workers, self.tell = every, workers, tell
         self.texts = {mutant.path: mutant.path.read_bytes() for mutant in every}
         self.failed: list[str] = []
+        self.why = ""
         self.through: dict[tuple[str, int], set[str]] = {}
         self.seconds: dict[str, float] = {}
 
@@ -61,13 +64,35 @@ class Inside:
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0) + report.duration
         if report.failed:
             self.failed.append(report.nodeid)
+            self.why = report.longreprtext[-2000:]
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         session.config.pluginmanager.unregister(name="terminalreporter")
         self._look(session.items)
         if not self.failed:
-            self._try_all(session.items)
+            self._try_all(self._fit(session.items))
         return True
+
+    def _fit(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+        """Return the tests that pass in a fork without a fault: the others would find every fault there is."""
+        unfit = items[0].config._tmp_path_factory.getbasetemp() / "unfit"  # type: ignore[attr-defined]
+        child = os.fork()
+        if not child:
+            try:
+                with unfit.open("w", encoding="utf-8") as told:
+                    self._enter_fork("control", items)
+                    for item in sorted(items, key=lambda one: self.seconds[one.nodeid]):
+                        _run(item, item.session)
+                        if self.failed:
+                            told.write(f"{item.nodeid}\0{self.why}\1")
+                            self.failed.clear()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        found = dict(one.split("\0") for one in unfit.read_text(encoding="utf-8").split("\1") if one)
+        for name, why in found.items():
+            sys.stderr.write(f"left out, it fails in a fork without a fault: {name}\n{why}\n")
+        return [item for item in items if item.nodeid not in found]
 
     def _look(self, items: list[pytest.Item]) -> None:
         """Run the tests without a fault."""
@@ -98,13 +123,14 @@ class Inside:
     def _try_all(self, items: list[pytest.Item]) -> None:
         functions = _functions({str(mutant.path) for mutant in self.every})
         running: dict[int, tuple[Mutant, float]] = {}
+        base: Path = items[0].config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         for number, mutant in enumerate(self.every):
             while len(running) >= self.workers:
-                self._one_ends(running)
+                self._one_ends(running, base)
             others = list(_changed(mutant, self.texts[mutant.path], functions))
             chosen = self._chosen(mutant, items)
             if not others or not chosen:
-                self.tell(mutant, LIVES if others else ELSEWHERE)
+                self.tell(mutant, LIVES if others else ELSEWHERE, "")
                 continue
             child = os.fork()
             if not child:
@@ -112,7 +138,7 @@ class Inside:
             seconds = sum(self.seconds[item.nodeid] for item in chosen)
             running[child] = mutant, time.monotonic() + LIMIT_WAITING_S + 3 * seconds
         while running:
-            self._one_ends(running)
+            self._one_ends(running, base)
 
     def _chosen(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[pytest.Item]:
         file = str(mutant.path)
@@ -130,18 +156,7 @@ class Inside:
     ) -> None:
         code = BROKEN
         try:
-            os.setpgid(0, 0)
-            limit_s = LIMIT_S + int(2 * sum(self.seconds[item.nodeid] for item in chosen))
-            resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
-            limit_memory(os.getpid())
-            # What the process before the fork had open is lost here, which pytest would blame on the test.
-            sys.unraisablehook = lambda _: None
-            null = os.open(os.devnull, os.O_RDWR)
-            for fd in (0, 1, 2):
-                os.dup2(null, fd)
-            factory = chosen[0].config._tmp_path_factory  # type: ignore[attr-defined]
-            factory._basetemp = factory.getbasetemp() / f"mutant-{number}"
-            factory._basetemp.mkdir()
+            basetemp = self._enter_fork(f"mutant-{number}", chosen)
             text = mutant.applied(self.texts[mutant.path]).decode()
             _told_to_started(chosen[0], "fault", fault=f"{mutant.path}\n{text}")
             for function, other in others:
@@ -151,10 +166,28 @@ class Inside:
                 if self.failed:
                     break
             code = 1 if self.failed else 0
+            (basetemp / FOUND).write_text("".join(self.failed), encoding="utf-8")
         finally:
             os._exit(code)
 
-    def _one_ends(self, running: dict[int, tuple[Mutant, float]]) -> None:
+    def _enter_fork(self, name: str, chosen: Sequence[pytest.Item]) -> Path:
+        """Give this fork limits, a group and a folder for its tests, and return the folder."""
+        os.setpgid(0, 0)
+        limit_s = LIMIT_S + int(2 * sum(self.seconds[item.nodeid] for item in chosen))
+        resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
+        limit_memory(os.getpid())
+        # What the process before the fork had open is lost here, which pytest would blame on the test.
+        sys.unraisablehook = lambda _: None
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        factory = chosen[0].config._tmp_path_factory  # type: ignore[attr-defined]
+        basetemp: Path = factory.getbasetemp() / name
+        factory._basetemp = basetemp
+        basetemp.mkdir()
+        return basetemp
+
+    def _one_ends(self, running: dict[int, tuple[Mutant, float]], base: Path) -> None:
         while True:
             for child, (mutant, until) in running.items():
                 late = time.monotonic() > until
@@ -166,7 +199,9 @@ class Inside:
                     code = os.waitstatus_to_exitcode(status)
                     if code == BROKEN:
                         raise RuntimeError(f"the tests could not even begin with this fault: {mutant.key}")
-                    self.tell(mutant, LIVES if code == 0 else FOUND if code == 1 else HANGS)
+                    note = base / f"mutant-{self.every.index(mutant)}" / FOUND
+                    by = note.read_text(encoding="utf-8") if note.exists() else ""
+                    self.tell(mutant, LIVES if code == 0 else FOUND if code == 1 else HANGS, by)
                     return
             time.sleep(0.005)
 
@@ -236,10 +271,13 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def try_inside(
-    every: Sequence[Mutant], tests: Sequence[str], workers: int, tell: Callable[[Mutant, str], None]
+    every: Sequence[Mutant], tests: Sequence[str], workers: int, tell: Callable[[Mutant, str, str], None]
 ) -> None:
-    """Tell of each fault whether these tests find it."""
+    """Tell of each fault whether these tests find it, and the first that does."""
     plugin = Inside(every, workers, tell)
-    code = pytest.main(["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], plugins=[plugin])
+    # Forks and collections of garbage find what tests left open; that is not what is asked here.
+    quiet = ("-W", "ignore::pytest.PytestUnraisableExceptionWarning", "-W", "ignore::ResourceWarning")
+    options = ("-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", *quiet)
+    code = pytest.main([*options, *tests], plugins=[plugin])
     if plugin.failed or code != pytest.ExitCode.OK:
         sys.exit(f"without any fault, these tests fail: {' '.join(plugin.failed) or tests}")

@@ -217,17 +217,19 @@ def test_a_command_is_given_the_key(place: Place, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words, state",
+    "words, timeout_s, state",
     [
-        ([sys.executable, "-c", "raise SystemExit(65)"], IntentState.DEAD),
-        ([sys.executable, "-c", "raise SystemExit(75)"], IntentState.DUE),
-        ([sys.executable, "-c", "import time; time.sleep(60)"], IntentState.DUE),
-        (["/no/such/program"], IntentState.DEAD),
+        ([sys.executable, "-c", "raise SystemExit(65)"], 60, IntentState.DEAD),
+        ([sys.executable, "-c", "raise SystemExit(75)"], 60, IntentState.DUE),
+        ([sys.executable, "-c", "import time; time.sleep(60)"], 0.5, IntentState.DUE),
+        (["/no/such/program"], 60, IntentState.DEAD),
     ],
 )
-def test_what_the_end_of_a_command_means(place: Place, words: list[str], state: IntentState) -> None:
+def test_what_the_end_of_a_command_means(
+    place: Place, words: list[str], timeout_s: float, state: IntentState
+) -> None:
     with place.tb.run("command", deliver=True) as run:
-        run.defer("command", words, timeout_s=0.5)
+        run.defer("command", words, timeout_s=timeout_s)
     assert one(place).state is state
 
 

@@ -102,7 +102,7 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_began(place: Place) -> None:
     class Slow(Delivery):
         def __call__(self, queued: Queued) -> AttemptOutcome:
             begun.set()
-            assert go_on.wait(30)
+            assert go_on.wait(60)
             return super().__call__(queued)
 
     with place.tb.run("mail") as run:
@@ -112,10 +112,10 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_began(place: Place) -> None:
     courier = Worker(place.tb.outbox, Slow(lambda view, full: view, clock, Manner()), clock, concurrency=2)
     thread = threading.Thread(target=courier.run)
     thread.start()
-    begun.wait(30)
+    begun.wait(60)
     courier.stop.set()
     go_on.set()
-    thread.join(30)
+    thread.join(60)
     assert not thread.is_alive()
     delivered = place.states().count(IntentState.DELIVERED)
     assert delivered == len(tools.sent()) == courier.tally.delivered > 0

@@ -22,7 +22,7 @@ def test_nothing_is_taken_back_under_a_call_at_work(scene: Scene) -> None:
 
     def slowly() -> None:
         began.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         run.call(tools.book, "room")
 
     run = scene.tb.run("threads")
@@ -31,7 +31,7 @@ def test_nothing_is_taken_back_under_a_call_at_work(scene: Scene) -> None:
             context = contextvars.copy_context()
             thread = threading.Thread(target=lambda: context.run(run.call, slowly))
             thread.start()
-            assert began.wait(20)
+            assert began.wait(60)
             assert run.rollback(to=step, preview=True).preview
             with pytest.raises(RunBusy, match="nothing was taken back"):
                 run.rollback(to=step)

@@ -285,7 +285,7 @@ def test_handed_over_and_given_back(scene: Scene) -> None:
 
 
 def waiting(scene: Scene) -> str:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if found := scene.tb.parts.runs.approvals():
             return found[0].id

@@ -131,6 +131,7 @@ def test_nothing_is_left_behind(
         folded, count = play_batch(scene, batch)
     with scenes("index") as scene:
         asked, _ = play_batch(scene, batch)
-    assert asked == folded
+    # The ids of runs count records, and whether a look records the time of a folder depends on the clock's ticks.
+    assert [one._replace(run="") for one in asked] == [one._replace(run="") for one in folded]
     record_property("cases", len(folded))
     print(f"batch {batch}: {len(folded)} cases, {dict(count)}")  # noqa: T201

@@ -152,7 +152,7 @@ def test_a_thread_that_does_not_end(scene: Scene) -> None:
 
     @takeback.action(undo=tools.cancel, check=tools.find)
     def stuck(item: str) -> Any:
-        go_on.wait(30)
+        go_on.wait(60)
         return tools._book(item)
 
     with pytest.raises(RunBusy, match="still at work"), scene.tb.run("stuck", wait_s=0.1) as run:

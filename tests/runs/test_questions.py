@@ -30,7 +30,7 @@ def another(scene: Scene) -> Workspace:
 
 
 def waiting(tb: Workspace, count: int = 1) -> list[str]:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if len(found := tb.approvals()) >= count:
             return [question.id for question in found]

@@ -1,7 +1,7 @@
 """Kill -9 in the middle of try, accept and drop: the view is whole or gone, and the real folder untouched or done.
 
-By default the places of views are tried, each where it is last passed; with --all every place at every passage. The process inside the
-view counts on from where the one outside was, so both are killed.
+By default the places of views are tried, each where it is last passed; with --all every place at every passage.
+The process inside the view counts on from where the one outside was, so both are killed.
 """
 
 from __future__ import annotations
@@ -120,9 +120,7 @@ def test_killed(world: Workspace, die: object) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("way", ["", "user", "off"])
 @pytest.mark.parametrize("die", DEATHS)
-def test_killed_anywhere(
-    world: Workspace, die: object, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_anywhere(world: Workspace, die: object, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert callable(die)
     monkeypatch.setenv("TAKEBACK_NAMESPACES", way)
     die(world, every=True)

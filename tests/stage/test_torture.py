@@ -21,6 +21,12 @@ SMALL = [name for name in NAMES if not name.startswith(LARGE)]
 APART = ("socket-", "device-", "nested-repository-reset")
 """Sockets and devices are stated, not restored; a commit at another time is another commit."""
 FEW = [name for name in SMALL if not name.startswith(APART)]
+NOT_FOR_USERS = (
+    "directory-renamed", "directory-moved-into-another", "directories-exchanged", "parent-becomes-child",
+    "directory-turned-file-where-children-were-edited", "hardlink-written-through", "hardlink-chmodded", "owner",
+    "setgid-directory-of-another-group", "access-list-of-file",
+)  # fmt: skip
+"""What the kernel refuses in a user namespace, or does otherwise: docs/STAGE.md says so."""
 WAYS = {"overlay": "", "user": "user", "copy": "off"}
 
 
@@ -42,14 +48,23 @@ def wrecked_directly(folder: Path, names: list[str]) -> Picture:
 
 def wreck_in_a_view(world: Workspace, way: str, names: list[str], *flags: str) -> None:
     done = world.run(
-        "try", *flags, "--", sys.executable, "-m", "tests.world.wreck", *names, env={"TAKEBACK_NAMESPACES": way}
+        "try",
+        *flags,
+        "--",
+        sys.executable,
+        "-m",
+        "tests.world.wreck",
+        *names,
+        env={"TAKEBACK_NAMESPACES": way},
     )
     assert done.code == 0, done
 
 
 def accepted_is_as_done_directly(folder: Path, way: str, names: list[str]) -> None:
     world = Workspace.at(folder)
-    names = possible(names, folder)
+    names = [name for name in possible(names, folder) if way != "user" or name not in NOT_FOR_USERS]
+    if not names:
+        return
     torture.build(world.root, names)
     before = world.look()
     subprocess.run(["cp", "-a", world.root, folder / "twin"], check=True)
@@ -79,7 +94,7 @@ def test_each_alone(tmp_path: Path, name: str, way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_dropped_is_untouched(tmp_path: Path, way: str) -> None:
     world = Workspace.at(tmp_path)
-    names = possible(SMALL, tmp_path)
+    names = [name for name in possible(SMALL, tmp_path) if WAYS[way] != "user" or name not in NOT_FOR_USERS]
     torture.build(world.root, names)
     before = world.look()
     wreck_in_a_view(world, WAYS[way], names, "--drop")

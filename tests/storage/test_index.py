@@ -145,9 +145,21 @@ def copied(folder: Path) -> None:
     os.replace(folder / "copy", folder / DATABASE)
 
 
+def replaced_by_a_folder(folder: Path) -> None:
+    (folder / DATABASE).unlink()
+    (folder / DATABASE).mkdir()
+
+
+def replaced_by_a_folder_with_a_file(folder: Path) -> None:
+    replaced_by_a_folder(folder)
+    (folder / DATABASE / "mine").write_text("somebody's")
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
+        replaced_by_a_folder,
+        replaced_by_a_folder_with_a_file,
         edited,
         edited_in_secret,
         truncated,
@@ -173,6 +185,8 @@ def test_one_that_does_not_fit_is_made_again_and_named(tmp_path: Path, spoil: Ca
     history, _, notice = opened(tmp_path, journal)
     assert notice == "" and history.postings.position == history.seq
     assert answers(history) == answers(History.of(journal.read()))
+    aside = [path.read_text() for path in tmp_path.glob("index.db.aside-*/*")]
+    assert aside == ["somebody's"] * (spoil is replaced_by_a_folder_with_a_file), "what is not ours is kept"
     journal.close()
 
 

@@ -76,12 +76,12 @@ def in_one_group(
     def hold(nth: int) -> None:
         if nth == 1:
             is_under_way.set()
-            may_go_on.wait(20)
+            may_go_on.wait(60)
             leaving()
 
     with ThreadPoolExecutor(len(appends) + 1) as pool, at("journal-anchored", hold) as passes:
         leader = pool.submit(leading or (lambda: say(journal, "leading")))
-        assert is_under_way.wait(20)
+        assert is_under_way.wait(60)
         found = []
         for place, append in enumerate(appends, 1):
             found.append(pool.submit(append))
@@ -251,7 +251,7 @@ def test_an_interrupt_anywhere_lets_everybody_go_on(journal: SqliteJournal) -> N
         for other in others:
             other.start()
         for other in others:
-            other.join(20)
+            other.join(60)
         assert not any(other.is_alive() for other in others), places
         say(journal, f"{nth} here")
     assert nth > 10

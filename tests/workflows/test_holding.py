@@ -40,7 +40,7 @@ def test_two_agents_resuming_at_once(tmp_path: Path) -> None:
                 )
                 for pid in (one, other)
             ]
-            said = sorted(racer.communicate(timeout=30)[0] for racer in racers)
+            said = sorted(racer.communicate(timeout=60)[0] for racer in racers)
             assert said[0] == TAKEN and json.loads(said[1])["workflowId"] == "w", (number, said)
             holder = json.loads((root / "memory/checkpoints/w.lock").read_text())
             assert holder["pid"] in (one, other)

@@ -117,7 +117,7 @@ def test_killed_in_the_middle_it_goes_on_after_the_last_completed_step(tmp_path:
         echo three >> {tmp_path}/effects; touch {tmp_path}/mid; sleep 600
     """
     agent = subprocess.Popen(["sh", "-c", script], cwd=tmp_path, start_new_session=True)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not (tmp_path / "mid").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -157,11 +157,8 @@ class Workspace:
 
     def action(self, name: str) -> str:
         """The id of the latest action with this name."""
-        for line in self.do("log").stdout.splitlines():
-            words = line.split()
-            if name in words and words[0].startswith("a"):
-                return words[0]
-        raise AssertionError(f"no action {name} in the log")
+        entries = self.do("log", "--json", "-n", "0").json["entries"]
+        return next(str(e["id"]) for e in entries if e["kind"] == "action" and name in e["name"].split())
 
     # The world.
 

@@ -307,7 +307,7 @@ def test_killed_while_the_agent_works(world: Workspace, tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     ) as process:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not ready.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         os.killpg(process.pid, signal.SIGKILL)

@@ -138,7 +138,7 @@ def test_an_edit_by_a_human_since_is_a_conflict(beside: Beside) -> None:
     beside.agent("echo agent >> ~/.config/x")
     (beside.folder / "home/.config/x").write_text("human\n")
     refused = beside.undo(code=3)
-    assert "somebody else" in refused.said and beside.read("home/.config/x") == "human\n"
+    assert "you changed it since" in refused.said and beside.read("home/.config/x") == "human\n"
     kept = beside.undo("--on-conflict", "keep")
     assert list(items(kept).values()) == ["kept"] and beside.read("home/.config/x") == "human\n"
 

@@ -148,7 +148,7 @@ def test_it_neither_waits_for_a_fifo_nor_follows_a_link(tmp_path: Path) -> None:
     os.symlink("/", tmp_path / "everything")
     begun = time.monotonic()
     assert set(picture(bytes(tmp_path))) == {ROOT, b"fifo", b"everything"}
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 60
 
 
 def test_the_roots_git_can_be_left_out_but_not_a_nested_one(tmp_path: Path) -> None:

@@ -32,9 +32,11 @@ ALONE = "alone"
 CHILD = "child of "
 VOLATILE = ("description", "timeout", "explanation")
 """Arguments that do not change what a call does: if only these differ, it is the same call."""
-OWN_COMMANDS = "undo|redo|restore|save|status|log|show|diff|verify|du|approvals"
+OWN_COMMANDS = "undo|redo|restore|save|status|log|stats|show|diff|blame|verify|du|approvals"
 """The commands of Takeback that are not actions of an agent that runs them: they read, or record themselves."""
-OWN = re.compile(rf"\s*takeback +(?:{OWN_COMMANDS})(?: +[\w./=,:@%+-]+)*\s*")
+_WORD = r"[\w./=,:@%+-]"
+_QUOTED = r"\"[\w ./=,:@%+-]*\"|'[\w ./=,:@%+-]*'"  # as in "before a4"
+OWN = re.compile(rf"\s*takeback +(?:{OWN_COMMANDS})(?: +(?:{_WORD}+|{_QUOTED}))*\s*")
 """A command that runs Takeback itself, and nothing else."""
 TITLE_CHARS_MAX = 80
 PROMPT_CHARS_MAX = 2000

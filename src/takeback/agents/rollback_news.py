@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from takeback.agents.event import Event
 from takeback.core import events as e
 from takeback.core import ids
-from takeback.core.change import Target
+from takeback.core.change import ABSENT, Change, Target
 from takeback.core.entities import RecordedAction
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
+from takeback.core.listing import ListedChange, ListPlace, lines_of, listed_back, shortened
 from takeback.system import crash_points
 from takeback.system.durable import replace
+from takeback.workspace.describe import item_said
 from takeback.workspace.workspace import Workspace
 
 TOLD = crash_points.crash_point("agent-told")
@@ -29,6 +31,7 @@ FILE = "told.json"
 KEPT_MAX = 500
 NAMES_MAX = 12
 NAME_CHARS_MAX = 120
+NAMES_CHARS_MAX = 1000
 ROLLBACKS_MAX = 4
 CHARS_MAX = 2000
 EARLIER = "as before a change of yours"
@@ -62,7 +65,8 @@ def news(opened: Workspace, key: str, event: Event) -> str:
         kept = dict(list(marks.items())[-KEPT_MAX:])
         replace(opened.state / FILE, json.dumps(kept).encode())
     crash_points.reach(TOLD)
-    return said(fresh)
+    changed = (Change(item.target, ABSENT, ABSENT) for one in fresh for item in one.items)
+    return said(history, fresh, opened.places(changed))
 
 
 class News(NamedTuple):
@@ -100,16 +104,25 @@ def _is_mine(action: RecordedAction, runs: Iterable[str], event: Event) -> bool:
     return action.stream in runs and (not event.actor or action.actor.endswith(f":{event.actor}"))
 
 
-def said(fresh: Sequence[News]) -> str:
-    """Return the present state of each path, once, in a few sentences of bounded length."""
+def said(history: History, fresh: Sequence[News], places: Mapping[Target, ListPlace]) -> str:
+    """Return the present state of each path, once, in a few sentences of bounded length: what matters first."""
     told = _net(fresh)
     older, latest = told[:-ROLLBACKS_MAX], told[-ROLLBACKS_MAX:]
+    made = {change.target: change for one in fresh for change in one.rollback.changes}
     sentences = [
-        _sentence(kind, EARLIER, items)
+        _sentence(history, kind, EARLIER, _listed(items, kind, made, places))
         for kind in _BEGINNINGS
         if (items := [item for one, some in older if one.rollback.kind == kind for item in some])
     ]
-    sentences += [_sentence(one.rollback.kind, f"as before {_clock(one)}", items) for one, items in latest]
+    sentences += [
+        _sentence(
+            history,
+            one.rollback.kind,
+            f"as before {_clock(one)}",
+            _listed(items, one.rollback.kind, made, places),
+        )
+        for one, items in latest
+    ]
     text = " ".join(sentences)
     return f"{text if len(text) <= CHARS_MAX else text[: CHARS_MAX - 1] + '…'} {READ_AGAIN}"
 
@@ -131,46 +144,55 @@ def _clock(one: News) -> str:
     return time.strftime("%H:%M", time.localtime(min(action.began_us for action in one.of) / 1e6))
 
 
-def _sentence(kind: str, before: str, items: Iterable[e.Item]) -> str:
+def _listed(
+    items: Iterable[e.Item], kind: str, made: Mapping[Target, Change], places: Mapping[Target, ListPlace]
+) -> list[tuple[e.Item, ListedChange]]:
+    """Return these items, each with its place in a list."""
+    return [
+        (item, listed_back(made.get(item.target) or Change(item.target, ABSENT, ABSENT), places, kind))
+        for item in items
+    ]
+
+
+def _sentence(history: History, kind: str, before: str, items: Sequence[tuple[e.Item, ListedChange]]) -> str:
     state = "again as you had left it" if kind == "redo" else before
-    states = {"are": [], "gone": [], "merged": [], "stayed": []}  # type: dict[str, list[str]]
-    for item in items:
+    states: dict[str, list[ListedChange]] = {"are": [], "gone": [], "merged": [], "stayed": []}
+    for item, one in items:
         became = "gone" if item.did in _GONE else "stayed" if item.did in _STAYED else "are"
-        states["merged" if item.did is e.Did.MERGED else became].append(_name(item.target.said))
+        states["merged" if item.did is e.Did.MERGED else became].append(one)
+    names = {item.target: item_said(history, item) for item, _ in items}
     parts = [
-        _part(states["are"], f"is {state}", f"are {state}"),
-        _part(states["gone"], "no longer exists", "no longer exist"),
-        _part(states["merged"], "has only your part taken out", "have only your part taken out"),
-        _part(states["stayed"], "stays as it is", "stay as they are"),
+        _part(states["are"], names, f"is {state}", f"are {state}"),
+        _part(states["gone"], names, "no longer exists", "no longer exist"),
+        _part(states["merged"], names, "has only your part taken out", "have only your part taken out"),
+        _part(states["stayed"], names, "stays as it is", "stay as they are"),
     ]
     return f"{_BEGINNINGS[kind]}: {'; '.join(filter(None, parts)) or 'nothing had changed'}."
 
 
 def _notable(one: News) -> list[e.Item]:
-    """Return the items worth reporting: not those where only a time was restored, and folders only if there is no
-    file."""
+    """Return the items worth reporting: not those where only a time was restored."""
     made = {change.target: change for change in one.rollback.changes}
-    told = [
+    return [
         item
         for item in one.items
         if item.did is not e.Did.ALREADY
         and not ((change := made.get(item.target)) and change.before == change.after)
     ]
-    plain = [
-        item
-        for item in told
-        if not ((change := made.get(item.target)) and (change.after or change.before).id.startswith("d:"))
-    ]
-    return plain or told
 
 
-def _part(names: list[str], one: str, many: str) -> str:
-    if not names:
+def _part(some: Sequence[ListedChange], names: Mapping[Target, str], one: str, many: str) -> str:
+    if not some:
         return ""
-    more = len(names) - NAMES_MAX
-    shown = [*names[:NAMES_MAX], f"{more} more"] if more > 0 else names
-    listed = " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
-    return f"{listed} {one if len(names) == 1 else many}"
+    lines, left = shortened(lines_of(some), NAMES_MAX)
+    while len(lines) > 1 and sum(len(line.name) for line in lines) > NAMES_CHARS_MAX:
+        left += len(lines.pop().targets)  # a model has to read all of it
+    shown = [
+        _name(f"{x.name} ({len(x.targets):,} files)" if x.is_folded else names[x.targets[0]]) for x in lines
+    ]
+    shown += [f"{left:,} more"] if left else []
+    text = " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+    return f"{text} {one if len(shown) == 1 else many}"
 
 
 def _name(text: str) -> str:

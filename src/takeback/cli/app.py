@@ -12,51 +12,67 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from takeback._version import __version__
-from takeback.cli.context import CommandContext, FailedWith
-from takeback.cli.text import echo
+from takeback.cli.context import CommandContext, FailedWith, SuggestingGroup
+from takeback.cli.text import echo, prose
 from takeback.errors import TakebackError
 from takeback.settings import environment
 
-COMMANDS = {
-    "init": "Start protecting a folder, with a first checkpoint",
-    "run": "Run any command as one action that can be taken back",
-    "try": "Run any command in a private view, then accept, keep or drop what it did",
-    "stage": "Work in private views of the workspace: make, look, accept, drop",
-    "undo": "Take back what an agent did, and keep what you did in the meantime",
-    "redo": "Bring back what the last undo or restore took back",
-    "save": "Take a checkpoint and print its id",
-    "restore": "Put the workspace back to a checkpoint, undoing your own edits too",
-    "status": "Show the state of the workspace, and what waits for you",
-    "log": "List what happened, latest first",
-    "show": "Show everything that was recorded about one id",
-    "diff": "Show what changed",
-    "replay": "Show a past run event by event; nothing is executed",
-    "resume": "Show how to continue interrupted runs; --exec continues one",
-    "approvals": "List the requests that wait for your approval",
-    "approve": "Approve one request, exactly as it was made and once",
-    "deny": "Deny one request",
-    "handover": "Take care of runs that wait for a human",
-    "settle": "Record whether a call happened, if Takeback cannot know",
-    "outbox": "List messages that wait to be sent, or start a worker that sends them",
-    "dead": "Retry or drop messages that could not be delivered",
-    "locks": "List, take and release locks",
-    "install": "Protect what a coding agent does, with hooks in its own settings",
-    "uninstall": "Remove Takeback's hooks from an agent's settings",
-    "doctor": "Prove that your coding agents are protected, with a trial of each",
-    "verify": "Check that nothing recorded was lost or altered",
-    "plan": "Check a plan against the safety rules, or run it",
-    "export": "Print every recorded event, for other programs",
-    "gc": "Delete stored content, and compact records, that exceed the limits in takeback.toml",
-    "forget": "Remove the content of a path from every stored version, or the whole history",
-    "du": "Show how much disk space the recorded history takes up",
-    "store": "Show where the history is kept, or move it to another place",
-    "guard": "Make changes to a PostgreSQL database undoable",
-    "workflow": "Keep multi-step work safe across restarts",
-    "monitor": "Watch for abandoned workflows",
-    "daemon": "Control the background process that answers agents' hooks quickly",
-    "completion": "Print the completion script for a shell",
+GROUPS = {
+    "Every day": {
+        "init": "Start protecting a folder, with a first checkpoint",
+        "run": "Run any command as one action that can be taken back",
+        "try": "Run any command in a private view, then accept, keep or drop what it did",
+        "stage": "Work in private views of the workspace: make, look, accept, drop",
+        "undo": "Take back what an agent did, and keep what you did in the meantime",
+        "redo": "Bring back what the last undo or restore took back",
+        "status": "Show the state of the workspace, and what waits for you",
+        "log": "Show what happened as a tree, newest at the bottom",
+        "show": "Show everything that was recorded about one id, or a file as it was",
+        "diff": "Show what changed",
+        "bisect": "Find the call after which a command fails, in views of past moments",
+        "blame": "Show who wrote each line of a file: which agent, prompt and call, or you",
+        "bisect": "Find the call after which a command fails, in views of past moments",
+        "save": "Take a checkpoint and print its id",
+        "restore": "Put the workspace back to a moment, undoing your own edits too",
+        "stats": "Count what agents did, by agent and tool",
+    },
+    "Agents": {
+        "install": "Protect what a coding agent does, with hooks in its own settings",
+        "uninstall": "Remove Takeback's hooks from an agent's settings",
+        "doctor": "Prove that your coding agents are protected, with a trial of each",
+        "approvals": "List the requests that wait for your approval",
+        "approve": "Approve one request, exactly as it was made and once",
+        "deny": "Deny one request",
+        "handover": "Take care of runs that wait for a human",
+        "settle": "Record whether a call happened, if Takeback cannot know",
+        "locks": "List, take and release locks",
+        "daemon": "Control the background process that answers agents' hooks quickly",
+    },
+    "Runs": {
+        "plan": "Check a plan against the safety rules, or run it",
+        "replay": "Show a past run event by event; nothing is executed",
+        "resume": "Show how to continue interrupted runs; --exec continues one",
+        "outbox": "List messages that wait to be sent, or start a worker that sends them",
+        "dead": "Retry or drop messages that could not be delivered",
+        "workflow": "Keep multi-step work safe across restarts",
+        "monitor": "Watch for abandoned workflows",
+    },
+    "Upkeep": {
+        "verify": "Check that nothing recorded was lost or altered",
+        "du": "Show how much disk space the recorded history takes up",
+        "gc": "Delete stored content, and compact records, that exceed the limits in takeback.toml",
+        "forget": "Remove the content of a path from every stored version, or the whole history",
+        "export": "Print every recorded event, for other programs",
+        "store": "Show where the history is kept, or move it to another place",
+        "guard": "Make changes to a PostgreSQL database undoable",
+        "completion": "Print the completion script for a shell",
+    },
 }
 """Each command and its help line, listed here so that the command line starts without importing the commands."""
+
+COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
+
+HELP_COLUMNS_MAX = 100
 
 EXIT_CODES = """\b
 Exit codes:
@@ -65,7 +81,7 @@ Exit codes:
   3  conflict or refused; nothing was changed
   4  something outside Takeback failed
   5  stored data is corrupt
-  6  incomplete or unverified; the report says what remains"""
+  6  incomplete or unverified; the report says more"""
 
 
 class Output(NamedTuple):
@@ -75,7 +91,7 @@ class Output(NamedTuple):
     to_stderr: bool
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """A group that loads a command's module when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -88,11 +104,13 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        wide = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(wide), line) for name, line in group.items()])
 
 
-@click.group(cls=LazyGroup, epilog=EXIT_CODES)
+@click.group(cls=LazyGroup, epilog=EXIT_CODES, context_settings={"max_content_width": HELP_COLUMNS_MAX})
 @click.help_option("-h", "--help", help="Show this message and exit")
 @click.option(
     "-C", "directory", metavar="DIR", default=None, help="Work in this folder instead of the current one"
@@ -152,9 +170,8 @@ def _fail(code: str, message: str, hint: str, exit_code: int, output: Output) ->
         body: dict[str, Any] = {"error": {"code": code, "message": message, "hint": hint}}
         click.echo(msgspec.json.encode(body).decode(), err=output.to_stderr)
     else:
-        echo(f"takeback: {message}", err=True)
-        if hint:
-            echo(f"  {hint}", err=True)
+        for line in (*prose(f"takeback: {message}"), *(prose(f"  {hint}") if hint else ())):
+            echo(line, err=True)
     return exit_code
 
 

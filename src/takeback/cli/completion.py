@@ -17,6 +17,7 @@ from takeback.core.codec import one_line
 from takeback.core.entities import Approval, Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
+from takeback.core.moments import AFTER, BEFORE
 from takeback.workspace.describe import call_text, in_doubt
 from takeback.workspace.opening import find_workspace
 from takeback.workspace.workspace import Workspace
@@ -24,6 +25,12 @@ from takeback.workspace.workspace import Workspace
 OFFERED_MAX = 50
 
 Entry = RecordedAction | Checkpoint | RecordedRun | Approval | RecordedStep
+
+MOMENTS, PATHS_TOO = "moments", "moments or paths"
+_WORDS = ("last-clean", "today", "yesterday")
+"""Moments without an id. None has a space in it, which not every shell would quote."""
+
+_HAVE_ENDS = (ids.ACTION, ids.STEP, ids.RUN, ids.CHECKPOINT)
 
 _LIVES = {"handovers": {Life.HANDED_OVER}, "resumable": {Life.INTERRUPTED, Life.HANDED_OVER}}
 
@@ -35,7 +42,7 @@ def offered(kind: str, ctx: click.Context, begun: str) -> list[CompletionItem]:
             found = _found(kind, workspace.history, begun) if workspace else []
     except Exception:  # noqa: BLE001  an error must not appear in a half-typed line
         found = []
-    return found if found or kind != "moments" else [CompletionItem(begun, type="file")]
+    return found if found or kind != PATHS_TOO else [CompletionItem(begun, type="file")]
 
 
 def offered_agents(ctx: click.Context, begun: str) -> list[CompletionItem]:
@@ -60,9 +67,23 @@ def _workspace(ctx: click.Context) -> AbstractContextManager[Workspace | None]:
 
 
 def _found(kind: str, history: History, begun: str) -> list[CompletionItem]:
+    if kind in (MOMENTS, PATHS_TOO) and (moments := _moments(kind, history, begun)):
+        return moments
     every = merge(*_entries(kind, history, begun), key=lambda entry: ids.seq_of(entry.id), reverse=True)
     fitting = islice((entry for entry in every if entry.id.startswith(begun)), OFFERED_MAX)
     return [CompletionItem(entry.id, help=_described(history, entry)) for entry in fitting]
+
+
+def _moments(kind: str, history: History, begun: str) -> list[CompletionItem]:
+    """Return the moments that a half-typed text may become."""
+    side, space, id = begun.partition(" ")
+    if space and side in (BEFORE, AFTER):
+        found = [one for one in _found("everything", history, id) if one.value[0] in _HAVE_ENDS]
+        return [CompletionItem(f"{side} {one.value}", help=one.help) for one in found]
+    words = [CompletionItem(word) for word in _WORDS if word.startswith(begun)]
+    if kind == PATHS_TOO:  # bare ids of actions are offered, too
+        return words if begun and words else []
+    return [*_found("checkpoints", history, begun), *words]
 
 
 def _entries(kind: str, history: History, begun: str) -> list[Iterator[Entry]]:

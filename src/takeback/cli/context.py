@@ -25,6 +25,8 @@ class CommandContext(msgspec.Struct):
     directory: str = "."
     json: bool = False
     to_stderr: bool = False
+    everything: bool = False
+    """True if lists name every path."""
     opened: list[Workspace] = []
     progress: TerminalProgress = msgspec.field(default_factory=TerminalProgress)
 
@@ -109,6 +111,11 @@ class TakebackCommand(click.Command):
         session.progress.wanted &= not session.json
         try:
             return super().invoke(ctx)
+        except UsageError as error:
+            from takeback.cli.suggest import with_id_meant  # hardly ever needed
+
+            with_id_meant(error)
+            raise
         except RefusedError as error:
             if error.how and not session.is_inside():
                 error.hint = "; ".join(filter(None, (error.hint, f"to allow it: {error.how}")))
@@ -119,7 +126,23 @@ class TakebackCommand(click.Command):
                 click.echo(f"takeback: {note}", err=True)
 
 
-class TakebackGroup(click.Group):
+class SuggestingGroup(click.Group):
+    """A group of commands that says what an unknown word may have meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            from takeback.cli.suggest import word_meant  # hardly ever needed
+
+            raise click.UsageError(
+                f"there is no command {name!r}{word_meant(name, self.list_commands(ctx))}", ctx
+            )
+        return super().resolve_command(ctx, args)
+
+
+class TakebackGroup(SuggestingGroup):
     """A group of commands. -C and --json may come before or after the last word."""
 
     command_class = TakebackCommand

@@ -14,8 +14,14 @@ ON_CONFLICT = click.option(
     type=click.Choice(["stop", "keep", "merge", "overwrite"]),
     default="stop",
     show_default=True,
-    help="If somebody else has changed the same file since: stop and change nothing, keep their version, merge, or "
-    "overwrite their version",
+    help="If you, another agent or another program changed the same file since: stop and change nothing, keep that "
+    "version, merge, or overwrite it",
+)
+ALL = click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Name every path, instead of folding folders and counting the rest",
 )
 
 NETWORK = click.option(
@@ -45,6 +51,11 @@ def interval(_ctx: click.Context, parameter: click.Parameter, written: str | Non
 def intervals(_ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[Any]:
     """Let the shell complete a length of time."""
     return [text for text in ("1m", "5m", "15m", "1h") if text.startswith(begun)]
+
+
+def times(_ctx: click.Context, _parameter: click.Parameter, begun: str) -> list[Any]:
+    """Let the shell complete a time."""
+    return [text for text in ("today", "yesterday", "1h", "2h", "1d", "7d") if text.startswith(begun)]
 
 
 def ids_of(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:

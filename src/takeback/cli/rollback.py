@@ -49,7 +49,7 @@ def show(
     forking: bool = False,
 ) -> None:
     """Print a report, and how to fork conversations from before it; with `forking`, fork them."""
-    for line in report_lines(history, report, last=last):
+    for line in report_lines(history, report, last=last, everything=session.everything):
         if line.err:
             click.echo(line.text, err=True)
         else:

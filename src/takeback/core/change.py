@@ -34,11 +34,13 @@ class Target(
 
     @property
     def said(self) -> str:
-        """The name for people; for memory, the key and its run."""
-        if self.resource != "memory":
-            return str(self)
-        keys = self.name.removeprefix("/").replace("~1", "/").replace("~0", "~")
-        return f"{keys} of {self.root}"
+        """The name for people: of memory the key and its run, of a call its function, `branch main` of a ref."""
+        if self.resource == "memory":
+            keys = self.name.removeprefix("/").replace("~1", "/").replace("~0", "~")
+            return f"{keys} of {self.root}"
+        if self.resource == "calls":
+            return self.name.rpartition(" ")[0] or self.name  # without the key, by which nobody knows it
+        return ref_said(self.name) if self.resource == "git" else str(self)
 
 
 class Version(
@@ -111,6 +113,19 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     @property
     def target(self) -> Target:
         return self.change.target
+
+
+def ref_said(name: str) -> str:
+    """Return the name of a ref for people."""
+    if name == "refs/stash":
+        return "stash"
+    for prefix, word in _REFS.items():
+        if name.startswith(prefix):
+            return f"{word} {name.removeprefix(prefix)}"
+    return name
+
+
+_REFS = {"refs/heads/": "branch", "refs/tags/": "tag", "refs/remotes/": "remote branch"}
 
 
 def is_within(name: str, within: str) -> bool:

@@ -176,6 +176,8 @@ class RecordedStep(msgspec.Struct):
     ref: str = ""
     began_us: int = 0
     life: Life = Life.OPEN
+    ended: int = 0
+    """The record that ended it."""
     body: str = ""
     """The action for what happens in the step outside its calls."""
 
@@ -185,6 +187,8 @@ class RecordedRun(msgspec.Struct):
     began: e.RunBegan
     began_us: int
     ended_us: int = 0
+    ended: int = 0
+    """The record that ended it, interrupted it or handed it over."""
     life: Life = Life.OPEN
     why: str = ""
     steps: dict[str, RecordedStep] = {}

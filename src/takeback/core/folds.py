@@ -20,6 +20,7 @@ from takeback.core.seats import TREE
 
 ActionEnd = e.ActionDetached | e.ActionEnded | e.ActionSettled
 Beginning = e.ActionBegan | e.RollbackBegan | e.DriftSeen | e.ActionNoted
+_OF_ROLLBACK = (e.RollbackEnded, e.RollbackProgressed)
 
 
 # An action
@@ -33,7 +34,7 @@ def begun(record: Record, event: Beginning) -> RecordedAction:
     action = RecordedAction(record.id, *called(event), record.stream, by, record.at_us, event)
     action.compacted_us = record.compacted_us
     if isinstance(event, e.DriftSeen):
-        action.life, action.ended_us = Life.DONE, record.at_us
+        action.life, action.ended_us, action.ended = Life.DONE, record.at_us, record.seq
         _made(action, record)
     return action
 
@@ -51,6 +52,7 @@ def _noted(record: Record, event: e.ActionNoted) -> RecordedAction:
     )
     action = RecordedAction(record.id, *called(began), record.stream, "", record.at_us, began)
     action.life, action.ended_us = lifecycle.ENDED[event.outcome], record.at_us
+    action.ended = record.seq
     action.result, action.full, action.why = event.result, event.full, event.why
     action.compacted_us = record.compacted_us
     return action
@@ -76,7 +78,7 @@ def next_of_action(action: RecordedAction, record: Record) -> str:
 
 def owner(event: e.Event) -> str:
     """Return the action that an event goes on with, or nothing: an event that begins one has no id yet."""
-    if isinstance(event, e.RollbackEnded | e.RollbackProgressed):
+    if isinstance(event, _OF_ROLLBACK):
         return event.rollback
     return getattr(event, "action", "")
 
@@ -111,7 +113,8 @@ def shared_in(action: str, record: Record) -> Iterator[Entry]:
 
 
 def _made(action: RecordedAction, record: Record) -> None:
-    action.made.extend(made_in(action.id, record))
+    if changes_of(record):  # most records tell of none
+        action.made.extend(made_in(action.id, record))
 
 
 def _ended(action: RecordedAction, record: Record, event: ActionEnd) -> str:
@@ -157,6 +160,7 @@ def _rollback_ended(action: RecordedAction, record: Record, event: e.RollbackEnd
     if wrong := lifecycle.move(lifecycle.ROLLBACK, action, event, f"rollback {action.id}"):
         return wrong
     action.items, action.ended_us, action.progress = event.items, record.at_us, {}
+    action.ended = record.seq
     action.kept = {item.target for item in event.items if item.did is e.Did.KEPT}
     _made(action, record)
     return ""
@@ -214,7 +218,10 @@ def next_of_run(run: RecordedRun, record: Record) -> str:
         step = run.steps.get(event.step)
         if step is None:
             return f"there is no step {event.step}"
-        return lifecycle.move(lifecycle.STEP, step, event, f"step {step.id}")
+        if wrong := lifecycle.move(lifecycle.STEP, step, event, f"step {step.id}"):
+            return wrong
+        step.ended = record.seq
+        return ""
     if isinstance(event, e.ActionBegan | e.ActionNoted):
         run.steps[event.step].body = record.id
         return ""
@@ -226,7 +233,7 @@ def next_of_run(run: RecordedRun, record: Record) -> str:
         return ""  # why it was handed over still holds
     if isinstance(event, e.RunEnded) and event.outcome is e.Outcome.DONE:
         run.committed_at = record.seq
-    run.ended_us, run.taken_by = record.at_us, ""
+    run.ended_us, run.ended, run.taken_by = record.at_us, record.seq, ""
     run.why = getattr(event, "why", "")
     return ""
 

@@ -10,6 +10,7 @@ open, and folds anything else from its own records when it is asked for. Both an
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, get_args
 
 from takeback.core import events as e
@@ -19,11 +20,26 @@ from takeback.core.change import ABSENT, OF_PATHS, Entry, Target, Version, is_wi
 from takeback.core.entities import Approval, Breach, Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.memory import RESOURCE as MEMORY
-from takeback.core.postings import Flag, Guard, Index, Topic, every, named, newest_of, numbered, of_target
+from takeback.core.postings import (
+    Flag,
+    Guard,
+    Index,
+    RecentFlags,
+    Topic,
+    begun_by,
+    every,
+    named,
+    newest_of,
+    numbered,
+    of_target,
+)
 from takeback.core.recollection import Recollection
 from takeback.core.record import Record
-from takeback.core.seats import WorkspaceSeated
+from takeback.core.seats import TREE, WorkspaceSeated
 from takeback.core.standing import WAITING, CurrentState, Unindexed, WhatStands
+
+_GOING_ON = (e.ChangesSeen, i.IntentDeferred)
+_OF_TOOLS = (e.ActionBegan, e.ActionNoted)
 
 
 class History(WhatStands):
@@ -41,10 +57,7 @@ class History(WhatStands):
         self.checkpoints, self.approvals, self.intents = things.checkpoints, things.approvals, things.intents
         self._targets: dict[Target, None] = {}
         """Those that were changed since the index was made."""
-        self._flags: dict[int, int] = {}
-        """The flags of the actions that records since the index speak of, by their numbers."""
-        self._reflag: dict[str, None] = {}
-        """The actions whose flags may have changed."""
+        self._flags = RecentFlags()
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> History:
@@ -70,6 +83,9 @@ class History(WhatStands):
             for mark in getattr(event, "marks", ()):
                 standing.marks[mark.resource] = mark
                 standing.moves.looked(mark.resource, record.seq, record.at_us)
+                if mark.resource == TREE:
+                    self._post(record, every(Topic.LOOKS))
+            standing.told_at(record.seq, record.at_us)
             standing.seq = self.postings.last = record.seq
 
     # Changes
@@ -211,18 +227,25 @@ class History(WhatStands):
     def flagged(self, flag: Flag) -> Iterator[RecordedAction]:
         """Yield the actions that have this flag now, the latest first, and read no more than is taken."""
         self._set_flags()
-        here = sorted((seq for seq, flags in list(self._flags.items()) if flags & flag), reverse=True)
-        index = self.postings.index
-        earlier = (seq for seq in (index.flagged(flag) if index else ()) if seq not in self._flags)
-        return (self.actions[ids.make(ids.ACTION, seq)] for seq in newest_of(iter(here), earlier))
+        here, known, index = iter(self._flags.having(flag)), self._flags.known, self.postings.index
+        earlier = (seq for seq in (index.flagged(flag) if index else ()) if seq not in known)
+        return (self.actions[ids.make(ids.ACTION, seq)] for seq in newest_of(here, earlier))
+
+    def first_flagged(self, flag: Flag) -> RecordedAction | None:
+        """Return the oldest action that has this flag now."""
+        self._set_flags()
+        here, known, index = self._flags.having(flag), self._flags.known, self.postings.index
+        earlier = (seq for seq in (index.flagged(flag, oldest=True) if index else ()) if seq not in known)
+        first = min((*here, *islice(earlier, 1)), default=0)
+        return self.actions[ids.make(ids.ACTION, first)] if first else None
 
     def count_flagged(self, flag: Flag) -> int:
         """Return how many actions have this flag now."""
         self._set_flags()
-        here = sum(bool(flags & flag) for flags in self._flags.values())
+        here, known = len(self._flags.having(flag)), self._flags.known
         if (index := self.postings.index) is None:
             return here
-        return here + index.count_flagged(flag) - sum(bool(index.flags(seq) & flag) for seq in self._flags)
+        return here + index.count_flagged(flag) - sum(bool(index.flags(seq) & flag) for seq in known)
 
     def unsettled(self) -> list[str]:
         """Return the actions whose remaining changes an undo tried and could not verify, oldest first."""
@@ -310,6 +333,11 @@ class History(WhatStands):
         """True while the session of an agent with hooks is open, including between two calls."""
         return any(self.runs[id].began.detached for id in list(self._standing.runs))
 
+    def runs_open_at(self, checkpoint: str) -> list[str]:
+        """Return the runs that were open when a checkpoint was taken, in the order of their beginnings."""
+        found = self.postings.highest(numbered(Topic.OPEN_THEN, checkpoint))
+        return [ids.make(ids.RUN, seq) for seq in found][::-1]
+
     def open_runs(self) -> list[RecordedRun]:
         """Return the runs without a recorded end: still going on, or their process died."""
         return [self.runs[id] for id in list(self._standing.runs)]
@@ -370,9 +398,8 @@ class History(WhatStands):
     def unindexed(self) -> Unindexed:
         """Return what the records since the index add to it."""
         self._set_flags()
-        return Unindexed(
-            self.postings.position, self._standing, self.postings.since, self._flags, self._targets
-        )
+        postings, flags = self.postings, self._flags.known
+        return Unindexed(postings.position, self._standing, postings.since, flags, self._targets)
 
     def indexed(self) -> None:
         """Go on from an index that has taken in all of this. Only what is open stays at hand."""
@@ -395,11 +422,10 @@ class History(WhatStands):
 
     def _set_flags(self) -> None:
         with self.postings.guard:
-            self._flags.update((ids.seq_of(id), self._flags_of(self.actions[id])) for id in self._reflag)
-            self._reflag.clear()
+            self._flags.settle(self._flags_of)
 
-    def _flags_of(self, action: RecordedAction) -> int:
-        flags = 0
+    def _flags_of(self, id: str) -> int:
+        action, flags = self.actions[id], 0
         if action.is_tool and not action.is_own and next(self.untried(action.id), None):
             flags |= Flag.UNDOABLE
         if action.kind in ("undo", "restore") and self.settled_by(action.id):
@@ -418,10 +444,11 @@ class History(WhatStands):
         self._standing.began = event
 
     def _run_began(self, record: Record, event: e.RunBegan) -> None:
-        self.runs.put(record.id, self._things.begun(record.id, record.at_us, event))
-        self._standing.runs[record.id] = None
-        self._post(record, numbered(Topic.RUN, record.id))
-        self._list(self.runs[record.id], was_listed=False)
+        run = self._things.begun(record.id, record.at_us, event)
+        self.runs.put(record, run.id, run)
+        self._standing.runs[run.id] = None
+        self._post(record, begun_by(Topic.RUN, record))
+        self._list(run, was_listed=False)
         if event.key:
             self._post(record, named(Topic.RUN_KEY, event.key))
 
@@ -462,8 +489,8 @@ class History(WhatStands):
 
     def _action_began(self, record: Record, event: folds.Beginning) -> None:
         action = folds.begun(record, event)
-        self.actions.put(action.id, action)
-        self._post(record, numbered(Topic.ACTION, action.id))
+        self.actions.put(record, action.id, action)
+        self._post(record, begun_by(Topic.ACTION, record))
         began = action.began
         if isinstance(began, e.ActionBegan):
             self._tool_began(record, began, is_own=action.is_own)
@@ -474,7 +501,7 @@ class History(WhatStands):
             was_listed = run.is_listed
             self._post(record, numbered(Topic.IN_RUN, run.id))
             self._list(run, was_listed=was_listed)
-            if isinstance(event, e.ActionBegan | e.ActionNoted) and folds.is_body(run, event):
+            if isinstance(event, _OF_TOOLS) and folds.is_body(run, event):
                 self._of_run(record)
         if isinstance(began, e.DriftSeen) and self.is_in_session:
             action.beside = True
@@ -502,7 +529,7 @@ class History(WhatStands):
     def _name(self, record: Record, of: Collection[str]) -> None:
         """Note, with each action that a rollback names, that the rollback names it."""
         for id in of:
-            if id[:1] == ids.ACTION:
+            if id[:1] == ids.ACTION and ids.is_id(id):
                 if known := self.actions.at_hand.get(id):
                     known.named_by.append(record.id)
                 self._post(record, numbered(Topic.ACTION, id))
@@ -517,7 +544,7 @@ class History(WhatStands):
             )
         if wrong := folds.next_of_action(action, record):
             return self._breach(record, wrong)
-        goes_on = isinstance(event, e.ChangesSeen | i.IntentDeferred)
+        goes_on = isinstance(event, _GOING_ON)
         self._post(record, numbered(Topic.ADDED if goes_on else Topic.ACTION, id))
         if action.life not in (Life.OPEN, Life.BACKGROUND):
             self._standing.actions.pop(id, None)
@@ -539,11 +566,11 @@ class History(WhatStands):
         for id in settled:
             self._post(record, numbered(Topic.ACTION, id))
         left = [event.rollback, *settled, *self.actions[event.rollback].began.of]  # type: ignore[union-attr]
-        done: set[str] = set()  # not `_reflag`: what is in it may be from before this record
+        done: set[str] = set()  # not the changed flags: what is in them may be from before this record
         while left:
             id = left.pop()
             if id not in done and (known := self.actions.get(id)):
-                self._reflag[id] = None
+                self._flags.change(id)
                 if known.is_rollback:  # what it had settled is live again, or not any more
                     left.extend(action for item in known.items for action in item.settles)
                     left.extend(known.began.of)  # type: ignore[union-attr]
@@ -556,14 +583,16 @@ class History(WhatStands):
             self._went_on(record, event)
 
     def _checkpoint_taken(self, record: Record, event: e.CheckpointTaken) -> None:
-        self.checkpoints.put(
-            record.id, Checkpoint(record.id, record.stream, record.at_us, event, record.compacted_us)
-        )
+        for run in self._standing.runs:
+            self.postings.post(begun_by(Topic.OPEN_THEN, record), ids.seq_of(run))
+        taken = Checkpoint(record.id, record.stream, record.at_us, event, record.compacted_us)
+        self.checkpoints.put(record, taken.id, taken)
 
     def _approval_asked(self, record: Record, event: e.ApprovalAsked) -> None:
-        self.approvals.put(record.id, Approval(record.id, record.stream, record.at_us, event))
-        self._standing.approvals[record.id] = None
-        self._post(record, numbered(Topic.APPROVAL, record.id))
+        asked = Approval(record.id, record.stream, record.at_us, event)
+        self.approvals.put(record, asked.id, asked)
+        self._standing.approvals[asked.id] = None
+        self._post(record, begun_by(Topic.APPROVAL, record))
         if record.stream != ids.WORKSPACE:
             self._post(record, numbered(Topic.ASKED, record.stream))
 
@@ -606,9 +635,11 @@ class History(WhatStands):
 
     def _changed(self, record: Record, action: RecordedAction) -> None:
         """Note the changes that a record tells of, under each target."""
-        self._reflag[action.id] = None
+        self._flags.change(action.id)
         changes = folds.changes_of(record)
-        if changes and action.is_tool:
+        if not changes:
+            return
+        if action.is_tool:
             self._post(record, every(Topic.CHANGES))
         posted: set[int] = set()
         for change in changes:
@@ -635,10 +666,10 @@ class History(WhatStands):
         known.shared.extend(folds.shared_in(other, record))
         if self.postings.since.get(key := numbered(Topic.ACTION, other), [0])[-1] != record.seq:
             self._post(record, key)
-        self._reflag[other] = None
+        self._flags.change(other)
 
     def _post(self, record: Record, key: int) -> None:
-        self.postings.post(key, record.seq)
+        self.postings.post(key, record.envelope.seq)
 
     def _breach(self, record: Record, what: str) -> None:
         self.breaches.append(Breach(record.seq, what))

@@ -77,7 +77,7 @@ class Intents:
         return [here[seq] for seq in seqs if step is None or here[seq].step == step]
 
     def _defer(self, record: Record, event: IntentDeferred) -> None:
-        self.every.put(record.id, self._made(record))
+        self.every.put(record, record.id, self._made(record))
         self._postings.post(numbered(Topic.INTENT, record.id), record.seq)
         self._postings.post(named(Topic.INTENT_KEY, record.stream, event.key), record.seq)
         self._postings.post(numbered(Topic.HELD, record.stream), record.seq)

@@ -383,11 +383,12 @@ def commands_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[s
 
     SQL is judged as one more program.
     """
+    seen: dict[str, list[str]] = {}
     for name, texts in tool_arguments.each_named(args, tool_arguments.COMMANDS, more):
         yield texts[0] if len(texts) == 1 else texts
-        if len(texts) > 1 and tool_arguments.is_called(name, tool_arguments.SEVERAL):
+        if len(texts) > 1 and tool_arguments.SEVERAL.include(name):
             yield from texts
-    seen = _by_argument(args, more)
+        seen.setdefault(name, []).extend(texts)
     yield from ([tool_arguments.JUDGED_AS_SQL, "--", text] for text in tool_arguments.sql_in(args))
     if len(seen) > 1:
         # A program in one argument, and its arguments in another.
@@ -396,15 +397,11 @@ def commands_in(args: Mapping[str, Any], more: Sequence[str] = ()) -> Iterator[s
 
 def _commands(args: Mapping[str, Any], more: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield every command among the arguments with the name of its argument. A list of words is one command."""
-    for argument, texts in _by_argument(args, more).items():
-        yield argument, " ".join(texts)
-
-
-def _by_argument(args: Mapping[str, Any], more: Sequence[str]) -> dict[str, list[str]]:
     seen: dict[str, list[str]] = {}
     for argument, text in tool_arguments.named(args, tool_arguments.COMMANDS, more):
         seen.setdefault(argument, []).append(text)
-    return seen
+    for argument, texts in seen.items():
+        yield argument, " ".join(texts)
 
 
 def fits(pattern: str, command: str, *, begins: bool = False) -> bool:

@@ -8,9 +8,11 @@ which was made earlier and covers the journal up to a position, and those of the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
+from functools import lru_cache
 from hashlib import blake2b
 from heapq import merge
 from itertools import chain, takewhile
@@ -26,6 +28,9 @@ Guard = AbstractContextManager[object]
 
 _NUMBER_BITS = 56
 _NUMBER = (1 << _NUMBER_BITS) - 1
+
+END = 2**63 - 1
+"""A number above that of any record."""
 
 
 class Topic(IntEnum):
@@ -82,6 +87,10 @@ class Topic(IntEnum):
     """The ends of actions that may have changed files, where nobody looked at the files."""
     BRANDED = 32
     """The beginnings of the actions of a run that put a brand on a process."""
+    OPEN_THEN = 33
+    """The runs that were open when a checkpoint was taken, each by its own number."""
+    LOOKS = 34
+    """The records with a look at the files."""
 
 
 def numbered(topic: Topic, id: str) -> int:
@@ -89,8 +98,17 @@ def numbered(topic: Topic, id: str) -> int:
     return topic << _NUMBER_BITS | ids.seq_of(id)
 
 
+def begun_by(topic: Topic, record: Record) -> int:
+    """Return the key of a topic that is about what a record begins."""
+    return topic << _NUMBER_BITS | record.envelope.seq
+
+
+@lru_cache(maxsize=1024)
 def named(topic: Topic, *names: str) -> int:
-    """Return the key of a topic that is about names. Two names may have one key: what is read is compared."""
+    """Return the key of a topic that is about names. Two names may have one key: what is read is compared.
+
+    A call asks for the same few keys several times.
+    """
     digest = blake2b("\0".join(names).encode("utf-8", "surrogatepass"), digest_size=_NUMBER_BITS // 8)
     return topic << _NUMBER_BITS | int.from_bytes(digest.digest(), "big")
 
@@ -117,6 +135,39 @@ class Flag(IntEnum):
     """All that is left of it was reported as unknown by an undo."""
 
 
+class RecentFlags:
+    """The flags of the actions that records since the index speak of."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, int] = {}
+        """All flags of an action, by its number."""
+        self._having: dict[Flag, set[int]] = {flag: set() for flag in Flag}
+        self._changed: dict[str, None] = {}
+
+    def change(self, action: str) -> None:
+        """Note that the flags of an action may have changed."""
+        self._changed[action] = None
+
+    def settle(self, flags_of: Callable[[str], int]) -> None:
+        """Find out the flags of those that may have changed."""
+        for action in self._changed:
+            seq, flags = ids.seq_of(action), flags_of(action)
+            self.known[seq] = flags
+            for flag, having in self._having.items():
+                (having.add if flags & flag else having.discard)(seq)
+        self._changed.clear()
+
+    def having(self, flag: Flag) -> list[int]:
+        """Return the numbers of the actions that have a flag, the latest first."""
+        return sorted(self._having[flag], reverse=True)
+
+    def clear(self) -> None:
+        """Forget what an index has taken in."""
+        self.known.clear()
+        for having in self._having.values():
+            having.clear()
+
+
 class Index(ABC):
     """What is known of the journal up to a position without reading it from its beginning.
 
@@ -135,16 +186,16 @@ class Index(ABC):
         """Yield the records of a topic that come after a record, in order, and read no more than is taken."""
 
     @abstractmethod
-    def newest(self, key: int) -> Iterator[int]:
-        """Yield the records of a topic, the latest first, and read no more than is taken."""
+    def newest(self, key: int, below: int = END) -> Iterator[int]:
+        """Yield the records of a topic before a record, the latest first, and read no more than is taken."""
 
     @abstractmethod
     def size(self, key: int, until: int) -> int:
         """Return how many records a topic has, up to a record."""
 
     @abstractmethod
-    def flagged(self, flag: Flag) -> Iterator[int]:
-        """Yield the numbers of the actions that have this flag, the latest first."""
+    def flagged(self, flag: Flag, *, oldest: bool = False) -> Iterator[int]:
+        """Yield the numbers of the actions that have this flag, the latest first or the oldest."""
 
     @abstractmethod
     def count_flagged(self, flag: Flag) -> int:
@@ -220,11 +271,12 @@ class Postings:
         earlier = index.size(key, self.position) if index else 0
         return earlier + len(self.since.get(key, ()))
 
-    def newest(self, key: int) -> Iterator[int]:
-        """Yield the records of a topic, the latest first."""
-        yield from reversed(self.since.get(key, ()))
-        if index := self._earlier:
-            yield from self._known(index.newest(key))
+    def newest(self, key: int, of_run: str = "", *, below: int = END) -> Iterator[int]:
+        """Yield the records of a topic before a record, the latest first; `of_run` as in `seqs`."""
+        since = self.since.get(key, [])
+        yield from reversed(since if below == END else since[: bisect_left(since, below)])
+        if self._reaches(of_run) and (index := self._earlier):
+            yield from self._known(index.newest(key, below))
 
     def highest(self, key: int) -> Iterator[int]:
         """Yield the numbers of a topic that posts the things' own numbers, not those of records: highest first."""
@@ -294,10 +346,10 @@ class Recalled(Mapping[str, T]):
     def values(self) -> RecalledValues[T]:
         return RecalledValues(self)
 
-    def put(self, id: str, thing: T) -> None:
-        """Add what has just begun."""
+    def put(self, record: Record, id: str, thing: T) -> None:
+        """Add what a record has just begun."""
         self.at_hand[id] = thing
-        self._postings.post(self._listed, ids.seq_of(id))
+        self._postings.post(self._listed, record.envelope.seq)
 
 
 class RecalledValues(ValuesView[T]):
@@ -311,25 +363,26 @@ class RecalledValues(ValuesView[T]):
         return (self._things[id] for id in reversed(self._things))
 
 
-class ListedIds(Sequence[str]):
-    """The ids of the things under a topic, in order, asked of the postings each time: there may be very many."""
+class IdsInRun(Sequence[str]):
+    """The ids of the things of a run, in order, asked of the postings each time: there may be very many."""
 
-    def __init__(self, postings: Postings, kind: str, key: int) -> None:
+    def __init__(self, postings: Postings, kind: str, topic: Topic, run: str) -> None:
         self._postings = postings
         self._kind = kind
-        self._key = key
+        self._run = run
+        self._key = numbered(topic, run)
 
     def __iter__(self) -> Iterator[str]:
         return (ids.make(self._kind, seq) for seq in self._postings.after(self._key))
 
     def __reversed__(self) -> Iterator[str]:
-        return (ids.make(self._kind, seq) for seq in self._postings.newest(self._key))
+        return (ids.make(self._kind, seq) for seq in self._postings.newest(self._key, self._run))
 
     def __len__(self) -> int:
-        return self._postings.size(self._key)
+        return self._postings.size(self._key, self._run)
 
     def __bool__(self) -> bool:
-        return next(self._postings.newest(self._key), None) is not None
+        return next(self._postings.newest(self._key, self._run), None) is not None
 
     def __contains__(self, id: object) -> bool:
         if not isinstance(id, str) or id[:1] != self._kind or not ids.is_id(id):

@@ -16,7 +16,7 @@ from takeback.core.entities import Approval, Checkpoint, ManyEntries, RecordedAc
 from takeback.core.memory import RESOURCE as MEMORY
 from takeback.core.memory import value_after
 from takeback.core.outbox_fold import Intents
-from takeback.core.postings import Guard, Index, ListedIds, Postings, Recalled, Topic, numbered, of_target
+from takeback.core.postings import Guard, IdsInRun, Index, Postings, Recalled, Topic, numbered, of_target
 from takeback.core.record import Record
 
 MANY = 64
@@ -170,7 +170,7 @@ class Recollection:
     def begun(self, id: str, at_us: int, event: e.RunBegan) -> RecordedRun:
         """Return a run that has just begun."""
         run = RecordedRun(id, event, at_us)
-        run.actions = ListedIds(self.postings, ids.ACTION, numbered(Topic.IN_RUN, id))
+        run.actions = IdsInRun(self.postings, ids.ACTION, Topic.IN_RUN, id)
         return run
 
     def _checkpoint(self, id: str) -> Checkpoint | None:

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
+from functools import partial
 from itertools import pairwise
 
 import msgspec
@@ -202,7 +203,8 @@ def _decide(
     seqs = tuple(entry.seq for entry in entries)
     if _came_and_went(segments, present):
         return Planned(target, Do.ALREADY, present, present, settles, seqs)
-    planned = _ruled(target, segments, present, choice, divisible=divisible)
+    changed = partial(_changed_by, history, target, entries)
+    planned = _ruled(target, segments, present, choice, changed, divisible=divisible)
     blockers = _blockers(history, target, entries) if planned.do is Do.CONFLICT else ()
     return msgspec.structs.replace(planned, settles=settles, seqs=seqs, blockers=blockers)
 
@@ -226,6 +228,7 @@ def plan_acceptance(
             [Segment(change.after, change.before, ())],
             now[target],
             on_conflict,
+            lambda: "you changed it since the view began",
             divisible=divisible(target),
         )
         for target, change in wanted.items()
@@ -234,9 +237,15 @@ def plan_acceptance(
 
 
 def _ruled(
-    target: Target, segments: list[Segment], present: Version, choice: OnConflict, *, divisible: bool
+    target: Target,
+    segments: list[Segment],
+    present: Version,
+    choice: OnConflict,
+    changed: Callable[[], str],
+    *,
+    divisible: bool,
 ) -> Planned:
-    """Apply the rule to the segments of one target."""
+    """Apply the rule to the segments of one target. `changed` says who else changed it."""
     version, why = present, ""
     merges: list[Merge] = []
     for segment in reversed(segments):
@@ -248,7 +257,7 @@ def _ruled(
             continue
         if segment.only_stamp:
             continue
-        why = segment.doubt or "it was changed by somebody else since"
+        why = segment.doubt or changed()
         if choice is OnConflict.OVERWRITE:
             version = next(s.before for s in segments if not s.only_stamp)
             break
@@ -260,6 +269,15 @@ def _ruled(
         return Planned(target, Do.CONFLICT, present, present, (), why=why)
     do = _what(version, present, kept=bool(why), merging=bool(merges))
     return Planned(target, do, present, version, (), why=why, merges=tuple(merges))
+
+
+def _changed_by(history: History, target: Target, entries: list[Entry]) -> str:
+    """Return who changed a target after the selected changes. What no action did was done by the user."""
+    mine = {entry.seq for entry in entries}
+    latest = next((entry for entry in history.latest_entries(target) if entry.seq not in mine), None)
+    if latest is None or latest.seq < entries[0].seq or history.actions[latest.action].kind == "outside":
+        return "you changed it since"
+    return f"{latest.action} changed it since"
 
 
 def _came_and_went(segments: list[Segment], present: Version) -> bool:
@@ -302,7 +320,7 @@ class Verdict(StrEnum):
     """The whole of a rollback in one word.
 
     Clean means that every item was verified against the world and every effect is known. Unknown means that every
-    item was verified, but an action that was taken back may have done more, elsewhere.
+    item was verified, but an action that was taken back may have done more, elsewhere or by a change that was kept.
     """
 
     CLEAN = "clean"
@@ -316,7 +334,7 @@ _OPEN = {Did.CONFLICT, Did.FAILED, Did.UNVERIFIABLE}
 
 
 def judge(items: Iterable[Item], unknown: Collection[str] = ()) -> Verdict:
-    """Return the verdict on a completed rollback. `unknown` are actions that may have done more, elsewhere."""
+    """Return the verdict on a completed rollback. `unknown` are actions that may have done more."""
     every = list(items)
     if any(item.did in _OPEN or not item.verified for item in every):
         return Verdict.PARTIAL
@@ -337,6 +355,24 @@ def unknown_among(history: History, kind: RollbackKind, of: Iterable[str]) -> tu
     shared = [maker for id in chosen for entry in history.live(id) for maker in _makers(entry)]
     every = [history.actions[id] for id in dict.fromkeys((*chosen, *shared))]
     return tuple(action.id for action in every if action.is_unknown and not history.is_undone(action.id))
+
+
+def doubtful_among(
+    history: History, kind: RollbackKind, of: Iterable[str], kept: Collection[Target]
+) -> tuple[str, ...]:
+    """Return the actions of an undo that may have made a change that it keeps: it is unknown whose it is."""
+    if kind is not RollbackKind.UNDO or not kept:
+        return ()
+    chosen = [id for id in of if id in history.actions]
+    every = frozenset(chosen)
+    return tuple(
+        id
+        for id in chosen
+        if any(
+            entry.target in kept and (history.actions[id].unsure or _doubt(entry, every))
+            for entry in history.live(id)
+        )
+    )
 
 
 def passed_over(history: History, of: Collection[str]) -> tuple[RecordedAction, ...]:

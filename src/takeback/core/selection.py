@@ -93,16 +93,24 @@ def last_rollback(history: History) -> Selection:
 
 
 def of_ids(
-    history: History, wanted_ids: Iterable[str], wanted: Filter = any_target, agent: str = ""
+    history: History,
+    wanted_ids: Iterable[str],
+    wanted: Filter = any_target,
+    agent: str = "",
+    *,
+    kept: bool = False,
 ) -> Selection:
-    """Select what these actions, steps and runs did, or what one agent did in them."""
+    """Select what these actions, steps and runs did, or what one agent did in them.
+
+    With `kept`, select also what an undo left in place by the user's choice.
+    """
     actions: list[str] = []
     for id in wanted_ids:
         actions.extend(actions_of(history, id))
     actions = inside(history, actions)
     if agent:
         actions = [id for id in actions if is_by(history.actions[id], agent)]
-    return of_actions(history, actions, wanted)
+    return of_actions(history, actions, wanted, kept=kept)
 
 
 def inside(history: History, actions: Iterable[str]) -> list[str]:
@@ -166,11 +174,8 @@ def is_name_of(agent: str, actor: str) -> bool:
     return agent in (actor, ":".join(names[:2]), *names)
 
 
-def after(history: History, checkpoint: str, wanted: Filter = any_target) -> Selection:
-    """Select what recorded actions did after a checkpoint."""
-    if checkpoint not in history.checkpoints:
-        raise UsageError(f"there is no checkpoint {checkpoint}", hint="`takeback log` lists them")
-    position = ids.seq_of(checkpoint)
+def after(history: History, position: int, wanted: Filter = any_target) -> Selection:
+    """Select what recorded actions did after a position in the journal."""
     began = [action.id for action in history.since(position) if action.is_tool]
     changed = [*history.changed_since(position), *began]
     later = [id for id in sorted(set(changed), key=ids.seq_of) if not history.actions[id].is_own]
@@ -194,13 +199,16 @@ def of_run(history: History, run: str, position: int) -> Selection:
     return msgspec.structs.replace(chosen, entries=entries)
 
 
-def of_actions(history: History, actions: Iterable[str], wanted: Filter = any_target) -> Selection:
-    """Select the live changes of these actions, each change once, in order."""
+def of_actions(
+    history: History, actions: Iterable[str], wanted: Filter = any_target, *, kept: bool = False
+) -> Selection:
+    """Select the live changes of these actions, each change once, in order; with `kept`, also those kept."""
     chosen = tuple(dict.fromkeys(actions))
     entries: dict[tuple[int, Target], Entry] = {}
     bare: list[tuple[str, Target]] = []
     for id in chosen:
-        live = [entry for entry in history.live(id) if wanted(entry.target)]
+        standing = [*history.live(id), *(history.kept(id) if kept else ())]
+        live = [entry for entry in standing if wanted(entry.target)]
         entries.update({(entry.seq, entry.target): entry for entry in live})
         if history.actions[id].is_rollback:
             changed = {entry.target for entry in live}

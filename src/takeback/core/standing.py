@@ -14,6 +14,11 @@ WAITING = (Life.INTERRUPTED, Life.HANDED_OVER)
 """What a run can be that is neither at work nor over."""
 
 
+SETBACK_US = 1_000_000
+"""Processes that write at the same time may be apart by less than this."""
+SETBACKS_MAX = 64
+
+
 class CurrentState(msgspec.Struct):
     """What is so at one position of the journal: all that is open, and what was recorded last. It stays small."""
 
@@ -45,6 +50,18 @@ class CurrentState(msgspec.Struct):
     """The one that has not ended, or 0."""
     resources: dict[str, None] = {}
     """Those whose targets were changed."""
+    latest_us: int = 0
+    """The latest time of a record since the clock was last set back."""
+    setbacks: list[int] = []
+    """The records before which the clock was set back, the last of them."""
+
+    def told_at(self, seq: int, at_us: int) -> None:
+        """Take in when a record was written."""
+        if at_us + SETBACK_US < self.latest_us:
+            self.setbacks = [*self.setbacks[1 - SETBACKS_MAX :], seq]
+            self.latest_us = at_us
+        elif at_us > self.latest_us:
+            self.latest_us = at_us
 
 
 class Unindexed(msgspec.Struct, frozen=True):
@@ -103,6 +120,11 @@ class WhatStands:
     def resources(self) -> list[str]:
         """The resources whose targets were ever changed."""
         return list(self._standing.resources)
+
+    @property
+    def setbacks(self) -> list[int]:
+        """The numbers of the records before which the clock was set back; of very many, the last ones."""
+        return self._standing.setbacks
 
     @property
     def forgets(self) -> list[int]:

@@ -11,25 +11,40 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-PATHS = re.compile(
+
+class Names:
+    """Names of arguments, given by a pattern. Spelling does not matter: filePath and FILE_PATH are the same name.
+
+    An answer is remembered: there are few names, and every call asks for all of them.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = re.compile(pattern)
+        self.include = lru_cache(maxsize=1024)(self._matches)
+
+    def _matches(self, name: str) -> bool:
+        return bool(self._pattern.fullmatch(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", name).lower()))
+
+
+PATHS = Names(
     r"(?:.*_)?(?:(?:path|file|folder|dir|directory)(?:_?(?:name|path))?|cwd|workdir|src|dst|dest|destination)s?"
     r"|.*_directories|directories"
 )
-PERHAPS_PATHS = re.compile(
+PERHAPS_PATHS = Names(
     r"(?:.*_)?(?:source|target|uri|url|root|location|output|out|input|from|to|into|resource|name)s?"
 )
 """Ambiguous names: the text has to look like a path too."""
-URLS = re.compile(r"(?:.*_)?urls?")
-COMMANDS = re.compile(
+URLS = Names(r"(?:.*_)?urls?")
+COMMANDS = Names(
     r"(?:.*_)?(?:(?:command|cmd)(?:_?line)?|argv|script|shell|bash|exec|execute)s?"
     r"|(?:.*_)?(?:program|executable)|args|arguments|popenargs"
 )
-SEVERAL = re.compile(r"(?:.*_)?(?:(?:command|cmd)(?:_?line)?s|scripts|execs)")
+SEVERAL = Names(r"(?:.*_)?(?:(?:command|cmd)(?:_?line)?s|scripts|execs)")
 """Arguments that hold a list of command lines; in others a list is the words of one command."""
-_TABLES = re.compile(r"(?:.*_)?(?:command|cmd|script|sql)s?|queries|statements")
+_TABLES = Names(r"(?:.*_)?(?:command|cmd|script|sql)s?|queries|statements")
 """Arguments that may be a mapping with commands as its values; a mapping under `args` may hold anything."""
-SQL = re.compile(r"(?:.*_)?sqls?(?:_.*)?")
-PERHAPS_SQL = re.compile(r"(?:.*_)?(?:query|queries|statement|statements)")
+SQL = Names(r"(?:.*_)?sqls?(?:_.*)?")
+PERHAPS_SQL = Names(r"(?:.*_)?(?:query|queries|statement|statements)")
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
@@ -47,43 +62,39 @@ JUDGED_AS_SQL = "sql:"
 """The pseudo-program as which SQL is judged. No shell has one of this name."""
 
 
-def named(value: Any, names: re.Pattern[str], more: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+_SINGLE = frozenset({str, int, float, bool, type(None)})
+"""Nothing is inside these, and most arguments are one of them."""
+
+
+def named(value: Any, names: Names, more: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield every text under an argument of such a name, at any depth, with that name."""
     for name, found in each_named(value, names, more):
         for text in found:
             yield name, text
 
 
-def each_named(
-    value: Any, names: re.Pattern[str], more: Sequence[str] = ()
-) -> Iterator[tuple[str, list[str]]]:
+def each_named(value: Any, names: Names, more: Sequence[str] = ()) -> Iterator[tuple[str, list[str]]]:
     """Yield every argument of such a name, at any depth, with the texts in it."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            if (key in more or is_called(str(key), names)) and (
+            if (key in more or names.include(str(key))) and (
                 found := list(_texts_under(str(key), item, names))
             ):
                 yield str(key), found
-            if isinstance(item, Mapping | list | tuple):
+            if type(item) not in _SINGLE:
                 yield from each_named(item, names, more)
     elif isinstance(value, list | tuple):
         for item in value:
             yield from each_named(item, names, more)
 
 
-@lru_cache(maxsize=4096)
-def is_called(name: str, names: re.Pattern[str]) -> bool:
-    # filePath and FILE_PATH are the same name.
-    return bool(names.fullmatch(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|-", "_", name).lower()))
-
-
-def _texts_under(name: str, value: Any, names: re.Pattern[str]) -> Iterator[str]:
+def _texts_under(name: str, value: Any, names: Names) -> Iterator[str]:
     """Yield the texts in an argument. The paths in a mapping are its keys, the commands in a mapping its values."""
     if not isinstance(value, Mapping):
         yield from texts(value)
     elif names in (PATHS, PERHAPS_PATHS):
         yield from (str(key) for key in value if "/" in str(key))
-    elif is_called(name, _TABLES):
+    elif _TABLES.include(name):
         yield from texts(list(value.values()))
 
 
@@ -106,7 +117,7 @@ def named_paths(args: Any, more: Sequence[str] = ()) -> Iterator[tuple[str, str]
     for name, text in named(args, PERHAPS_PATHS):
         is_address = bool(_FILE.match(text))
         # A URL without a scheme is a route on some server.
-        looks = is_address if is_called(name, URLS) else is_address or _LOOKS_LIKE_A_PATH.fullmatch(text)
+        looks = is_address if URLS.include(name) else is_address or _LOOKS_LIKE_A_PATH.fullmatch(text)
         if looks and name not in more:
             yield name, from_address(text)
 

@@ -83,21 +83,23 @@ class Ledger:
         """Read what other processes appended, and return the history."""
         with self._lock:
             self._begin()
-            while ended := self._catch_up(self.history, self._index):
-                self._begin_again(ended)
-            if self._unindexed >= UNINDEXED_MAX:
-                self._write_index()
+            if (count := self.journal.head().count) > self.history.seq:  # seldom: most others only read
+                while ended := self._catch_up(self.history, self._index, count):
+                    self._begin_again(ended)
+                if self._unindexed >= UNINDEXED_MAX:
+                    self._write_index()
             self.history.trim(AT_HAND_MAX)
             return self.history
 
-    def _catch_up(self, history: History, index: KeptIndex | None) -> int:
-        """Read what is new. Return the number of a record that ends a compaction, if there is one: then stop there.
+    def _catch_up(self, history: History, index: KeptIndex | None, count: int) -> int:
+        """Read what is new, up to record `count` or beyond.
 
+        Return the number of a record that ends a compaction, if there is one: then stop there.
         What was known before that record may have details that are gone by now. What is read together with it is
         read as it was left.
         """
         begun_at = history.seq
-        missing = self.journal.head().count - begun_at if index else 0
+        missing = count - begun_at if index else 0
         with no_collection() if missing >= UNINDEXED_MAX else nullcontext():
             for record in self._read(begun_at, missing) if missing or not index else ():
                 if begun_at and isinstance(record.event, CompactionEnded):
@@ -113,7 +115,7 @@ class Ledger:
         index = self._index.again() if self._index else None
         if index:
             fresh.begin_at(index, index.open(after=ended)[0])
-        later = self._catch_up(fresh, index)
+        later = self._catch_up(fresh, index, self.journal.head().count)
         self._index = index  # the former one is not closed: another thread may just be asking it
         self.history.become(fresh)
         if later:
@@ -250,7 +252,7 @@ def _write(history: History, index: KeptIndex | None) -> None:
 
 
 def _names_content(event: Event) -> bool:
-    return any(getattr(event, word, None) for word in NAMING)
+    return any(getattr(event, word) for word in _fields_of(type(event), NAMING))
 
 
 def _is_commit(event: Event) -> bool:
@@ -269,7 +271,7 @@ def _as_text(words: str) -> str:
 
 def _without_secrets(event: Event) -> Event:
     """Return the event with secrets redacted: messages of errors may contain the password of a database."""
-    said = {word: text for word in _words_of(type(event)) if (text := getattr(event, word))}
+    said = {word: text for word in _fields_of(type(event), WORDS) if (text := getattr(event, word))}
     if not said:
         return event
     shown = {word: redact(_as_text(text)) for word, text in said.items()}
@@ -277,5 +279,5 @@ def _without_secrets(event: Event) -> Event:
 
 
 @functools.cache
-def _words_of(kind: type) -> tuple[str, ...]:
-    return tuple(word for word in WORDS if word in kind.__struct_fields__)  # type: ignore[attr-defined]
+def _fields_of(kind: type, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if name in kind.__struct_fields__)  # type: ignore[attr-defined]

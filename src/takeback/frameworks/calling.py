@@ -67,6 +67,9 @@ UNKEPT = {"unkept": True}
 
 _FAILURE = "how the tool failed"
 
+RECENT_MAX = 256
+"""How many conversations of a framework a process has at hand. A server has very many, one after the other."""
+
 Answering = Callable[[takeback.Ask], HumanAnswer | None]
 """Returns what a human answered to a request; None if nobody has."""
 
@@ -141,7 +144,8 @@ class Threads(Calling):
 
     def __init__(self, where: Workspace | str | os.PathLike[str], framework: str) -> None:
         super().__init__(framework)
-        self._known: dict[str, takeback.Thread] = {}
+        self._recent: dict[str, takeback.Thread] = {}  # the latest is last
+        self._referred: weakref.WeakValueDictionary[str, takeback.Thread] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
         if isinstance(where, Workspace):
             self.workspace = where
@@ -152,10 +156,18 @@ class Threads(Calling):
     def of(self, id: str) -> takeback.Thread:
         """Return the thread with this id, opened so that the host program may pass on approvals."""
         with self._lock:
-            if id not in self._known:
-                key = f"{self.framework}/{id}"
-                self._known[id] = self.workspace.thread(key=key, approvals="host")
-            return self._known[id]
+            thread = self._recent.pop(id, None) or self._referred.get(id)
+            if thread is None:
+                thread = self.workspace.thread(key=f"{self.framework}/{id}", approvals="host")
+            self._make_room()
+            self._recent[id] = self._referred[id] = thread
+            return thread
+
+    def _make_room(self) -> None:
+        """Forget the thread that was not asked for longest: the journal has it, unless calls are open here."""
+        if len(self._recent) >= RECENT_MAX:
+            idle = (id for id, thread in self._recent.items() if thread.is_idle)
+            self._recent.pop(next(idle, ""), None)
 
     def refuse(self, thread: takeback.Thread, call_id: str, answer: HumanAnswer) -> None:
         """Record that a human refused a call, for frameworks that then do not come back to its tool."""

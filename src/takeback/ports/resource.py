@@ -76,7 +76,10 @@ class Resource(Protocol):
         """Return the version of each target at the last mark; for a resource without marks, the present one."""
 
     def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
-        """Return `mine` with the difference from `base` to `goal` applied, or why that failed. Writes nothing."""
+        """Return `mine` with the difference from `base` to `goal` applied, or why that failed. Writes nothing.
+
+        An empty reason means that there is no more to say than who changed it.
+        """
 
     def tell(self, change: Change, *, back: bool) -> str:
         """Return a change as text for people: `branch main from 3fa9c1e to 9be01d2, 2 commits added`.

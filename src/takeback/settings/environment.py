@@ -67,7 +67,9 @@ def state_home() -> Path:
 
 def _followed(named: str) -> Path:
     """Return the target of a path. Raise if it goes through another user's link, which could lead anywhere."""
-    here, todo, links = "/", os.path.join(os.getcwd(), named).split("/")[::-1], 0
+    # The current folder may be gone by now.
+    whole = named if os.path.isabs(named) else os.path.join(os.getcwd(), named)
+    here, todo, links = "/", whole.split("/")[::-1], 0
     while todo:
         step = os.path.normpath(os.path.join(here, todo.pop()))
         try:
@@ -341,6 +343,21 @@ def webhook_secret(named: str) -> str:
             hint='name a variable, secret = "$NAME", and set it where `takeback outbox worker` runs',
         )
     return found
+
+
+def pager() -> str | None:
+    """Return the command that shows long output page by page: empty if none is wanted, None if none is named."""
+    return "" if os.environ.get("TERM") == "dumb" else os.environ.get("PAGER")
+
+
+def of_pager() -> dict[str, str]:
+    """Return the environment of a pager, in which `less` lets colours pass and ends at the end of the text."""
+    return environment_with({"LESS": os.environ.get("LESS", "FRX")})
+
+
+def names_columns() -> bool:
+    """Return True if the user says how wide lines may be."""
+    return bool(os.environ.get("COLUMNS"))
 
 
 def wants_colour() -> bool:

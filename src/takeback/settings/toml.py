@@ -120,6 +120,13 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
     """What happens to writes elsewhere."""
 
 
+class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """How long views are kept. Zero means no limit."""
+
+    keep_days: Count = 14
+    """A view that nobody has used for so many days is dropped, a day after a notice."""
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings in takeback.toml. Every part may be missing."""
 
@@ -132,6 +139,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rules: Rules = Rules()
     sandbox: SandboxConfig = SandboxConfig()
     agents: AgentsConfig = AgentsConfig()
+    stage: StageConfig = StageConfig()
     tools: dict[str, ToolTarget] = {}
     """Short names of tools, for plans and rules: a name to package.module:function."""
 

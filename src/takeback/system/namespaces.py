@@ -8,16 +8,14 @@ only their own user and group exist.
 from __future__ import annotations
 
 import ctypes
-import errno
 import fcntl
 import os
 import re
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import c_char_p, c_int, c_long, c_uint, c_uint64, c_ulong, c_void_p
-from pathlib import Path
 
 import msgspec
 
@@ -85,8 +83,8 @@ def enter(wanted: Isolation) -> None:
         _mount_all(wanted, fds)
     if wanted.network == "loopback":
         _raise_loopback()
-    if not wanted.as_root:
-        _drop_capabilities()
+    if not wanted.as_root and uid:
+        give_up_capabilities()
     os.chdir(here)  # the folder that this process was in is below what is mounted there now
 
 
@@ -156,10 +154,8 @@ def _raise_loopback() -> None:
         fcntl.ioctl(asked, _SIOCSIFFLAGS, name + struct.pack("h", flags).ljust(16, b"\0"))
 
 
-def _drop_capabilities() -> None:
-    """Give up what a user namespace grants: files that are closed to their owner stay closed."""
-    if os.geteuid() == 0:
-        return
+def give_up_capabilities() -> None:
+    """Give up what a user namespace, or being root, grants: files that are closed to their owner stay closed."""
     head = _CapabilityHead(_CAPABILITY_VERSION, 0)
     if _libc().capset(ctypes.byref(head), ctypes.create_string_buffer(24)):
         raise _error("giving up capabilities")
@@ -204,34 +200,18 @@ def _unquoted(text: bytes) -> bytes:
 
 def join(pid: int) -> None:
     """Move this process into the namespaces of another one. Raise OSError if the kernel refuses."""
-    here, kinds = os.getcwd(), ["mnt", "net"]
-    if os.readlink("/proc/self/ns/user") != os.readlink(f"/proc/{pid}/ns/user"):
-        kinds.insert(0, "user")
+    here = os.getcwd()
+    # The user first, which allows the others; and only those that are not ours already, which nothing would allow.
+    every = ("user", "net", "mnt")
+    kinds = [k for k in every if os.readlink(f"/proc/self/ns/{k}") != os.readlink(f"/proc/{pid}/ns/{k}")]
     fds = [os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in kinds]
     for fd in fds:
         if _libc().setns(c_int(fd), c_int(0)):
             raise _error("the namespace of another process")
         os.close(fd)
-    if "user" in kinds:
-        _drop_capabilities()
+    if "user" in kinds and os.geteuid():
+        give_up_capabilities()
     os.chdir(here)
-
-
-def is_allowed() -> str:
-    """Return why a process may not have namespaces here; empty if it may. Overlays are another question."""
-    if not hasattr(_libc(), "unshare"):
-        return "this platform has no namespaces"
-    child = os.fork()
-    if not child:
-        flags = _NEWNS | (0 if os.geteuid() == 0 else _NEWUSER)
-        code = errno.EPERM
-        try:
-            code = ctypes.get_errno() if _libc().unshare(c_int(flags)) else 0
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    return f"the kernel refuses a namespace: {os.strerror(code)}" if code else ""
 
 
 def _libc() -> ctypes.CDLL:
@@ -269,8 +249,3 @@ def _set_attributes(place: str, *, set_: int = 0, clear: int = 0, recursive: boo
 def _error(what: str) -> OSError:
     number = ctypes.get_errno()
     return OSError(number, os.strerror(number), what)
-
-
-def hides(path: Path, layers: Iterable[Layer]) -> bool:
-    """Return whether a folder lies below one that is shown with private changes."""
-    return any(path.is_relative_to(layer.place) for layer in layers)

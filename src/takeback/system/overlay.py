@@ -16,7 +16,7 @@ import msgspec
 _PREFIXES = ("user.overlay.", "trusted.overlay.")
 
 
-class Touched(msgspec.Struct, frozen=True):
+class TouchedFolder(msgspec.Struct, frozen=True):
     """A folder of an upper layer, by its path below the layer, with the names in it."""
 
     path: bytes
@@ -26,7 +26,7 @@ class Touched(msgspec.Struct, frozen=True):
     """What was deleted."""
 
 
-def walk(upper: bytes) -> Iterator[Touched]:
+def walk(upper: bytes) -> Iterator[TouchedFolder]:
     """Yield every folder of an upper layer, those above first."""
     pending = [b""]
     while pending:
@@ -42,7 +42,7 @@ def walk(upper: bytes) -> Iterator[Touched]:
             (gone if _is_whiteout(entry.path, found) else there).append(entry.name)
             if stat.S_ISDIR(found.st_mode):
                 pending.append(os.path.join(path, entry.name))
-        yield Touched(path, tuple(there), tuple(gone))
+        yield TouchedFolder(path, tuple(there), tuple(gone))
 
 
 def _is_whiteout(path: bytes, found: os.stat_result) -> bool:

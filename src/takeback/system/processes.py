@@ -109,9 +109,8 @@ class Count(NamedTuple):
 
 def count() -> Count:
     """Return the present count."""
-    lines = _read("/proc/stat").splitlines()
-    ever = next((int(line.split()[1]) for line in lines if line.startswith(b"processes ")), 0)
-    return Count(ever, _last_pid())
+    _, _, ever = _read("/proc/stat").partition(b"\nprocesses ")
+    return Count(int(ever.partition(b"\n")[0] or 0), _last_pid())
 
 
 def _last_pid() -> int:
@@ -152,14 +151,15 @@ def put_brand(process: Process, brand: int) -> None:
 
     Another user's process cannot be branded; what it starts is then found only by its environment.
     """
-    if not is_alive(process):
-        return
-    if process.pid == os.getpid():
+    is_this = process == this_process()
+    if is_this:
         insort(_own_brands, brand)
         del _own_brands[OWN_BRANDS_MAX:]
+    elif not is_alive(process):
+        return
     # An agent may keep a shell, and what that starts belongs to the call. What our own program started before
     # does not, nor do orphans below process 1.
-    below = _below(process.pid) if process.pid not in (1, os.getpid()) else []
+    below = [] if is_this or process.pid == 1 else _below(process.pid)
     for pid in (process.pid, *below):
         try:
             resource.prlimit(pid, BRAND, (brand, brand))

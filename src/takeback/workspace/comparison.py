@@ -1,5 +1,4 @@
-"""The changes between two moments of a workspace: checkpoints, the present, the beginning and the end of an
-action."""
+"""The changes between two moments of a workspace, and those of one action, step or run."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from takeback.core.change import Change, Version
 from takeback.core.history import History
 from takeback.core.selection import refuse_compacted
 from takeback.engine.rollback.paths import path_filter
-from takeback.errors import ConflictError, UsageError
+from takeback.engine.rollback.restore import refuse_pruned
 from takeback.workspace.parts import WorkspaceParts
 
 
@@ -22,15 +21,18 @@ class Comparison:
         self._parts = parts
 
     def changes(self, start: str, end: str, paths: Iterable[str]) -> tuple[Change, ...]:
-        """Return what the action, step or run `start` changed, or the changes between two checkpoints.
+        """Return what the action, step or run `start` changed, or the changes between two moments.
 
-        By default `end` is the present, and `start` the beginning of the last action. Paths limit the changes to
-        those at or below one of them.
+        What matters most comes first. By default `end` is the present, and `start` the beginning of the last action.
+        If there are two, the bare id of an action, a step or a run stands for the moment before it. Paths limit the
+        changes to those at or below one of them.
         """
         wanted = path_filter(self._parts.root, self._parts.history, paths)
-        is_of_one = start and ids.parse(start)[0] != ids.CHECKPOINT and not end
+        is_of_one = ids.is_id(start) and start[0] != ids.CHECKPOINT and not end
         found = self._made_by(start) if is_of_one else self._between(start, end)
-        return tuple(change for change in found if wanted(change.target))
+        chosen = [change for change in found if wanted(change.target)]
+        places = self._parts.known_files.places(chosen)
+        return tuple(sorted(chosen, key=lambda change: (places[change.target].rank, change.target)))
 
     def text(self, change: Change, version: Version) -> bytes | None:
         """Return the text of one side of a change, or None if its resource has none."""
@@ -67,26 +69,12 @@ class Comparison:
                 for change in tracker.observed[mark.resource].changes(since[mark.resource], mark)
             ]
 
-    def _marks_of(self, id: str) -> Sequence[e.Mark]:
-        """Return the marks of a checkpoint, or of the beginning of an action."""
-        kind, _ = ids.parse(id)
-        history = self._parts.history
-        marks: Sequence[e.Mark] = ()
-        if id in history.checkpoints:
-            refuse_compacted(history.checkpoints[id])
-            marks = history.checkpoints[id].taken.marks
-        elif id in history.actions:
-            refuse_compacted(history.actions[id])
-            marks = history.actions[id].began.marks
-        else:
-            raise UsageError(f"there is no {ids.KINDS[kind]} {id}", hint="`takeback log` lists them")
-        for mark in marks:
-            if not self._parts.tracker.observed[mark.resource].keeps(mark):
-                raise ConflictError(
-                    f"the {mark.resource} of {id} were pruned and are no longer kept; nothing was changed"
-                )
-        if not marks:
-            raise UsageError(f"{id} has no record of the files", hint="name a checkpoint, or an action")
+    def _marks_of(self, named: str) -> Sequence[e.Mark]:
+        """Return what was seen at a moment."""
+        is_bare = ids.is_id(named) and named[0] in (ids.ACTION, ids.STEP, ids.RUN)
+        moment = self._parts.moments.find(f"before {named}" if is_bare else named)
+        marks = self._parts.moments.marks(moment)
+        refuse_pruned(self._parts.tracker, moment, marks)
         return marks
 
 

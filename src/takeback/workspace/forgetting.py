@@ -13,6 +13,7 @@ import os
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from takeback.core.record import Record, contents_named
 from takeback.core.selection import Filter
 from takeback.engine import prune
 from takeback.engine.rollback.paths import AtPaths, at_paths, path_filter
+from takeback.engine.stage.folder import StageFolders
 from takeback.errors import BackendError, ContentGone, RefusedError, UsageError
 from takeback.ports.content import StoredContent
 from takeback.settings import environment
@@ -119,6 +121,7 @@ class Forgetting:
             )
         with parts.lock.held():
             parts.recover()
+            refuse_views(parts.state)
             # Until the next look, nothing else could take the changes of a running action back.
             refuse_busy_actions(parts.history, done="forgotten")
             found = self._allowed(chosen, shared)
@@ -385,3 +388,12 @@ def _strings(value: Any) -> Iterator[str]:
             pending += [*one, *one.values()]
         elif isinstance(one, list):
             pending += one
+
+
+def refuse_views(state: Path) -> None:
+    """Raise RefusedError if there are views: each has the content that was stored when it was made."""
+    if names := StageFolders(state).names():
+        raise RefusedError(
+            f"the views {', '.join(names)} have the same content, and would keep it. Nothing was forgotten",
+            hint="accept or drop them first: `takeback stage list`",
+        )

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 from takeback.core.history import History
 from takeback.engine.ledger import Ledger
-from takeback.engine.stage.card import view_mark
 from takeback.errors import StoreMoved, TakebackError
 from takeback.ports.journal import Journal
 from takeback.ports.progress import Progress
-from takeback.settings import toml
+from takeback.settings import environment, toml
 from takeback.storage.index.stored_index import StoredIndex
 from takeback.storage.state import location
 from takeback.storage.state.lock import WorkspaceLock
@@ -79,7 +78,12 @@ class KnownWorkspace:
     @cached_property
     def called(self) -> str:
         """The name that tells its actions from those of all other workspaces, and of all views of this one."""
-        return f"{self.state.name}{view_mark(self.state.parent.parent)}"
+        home = self.state.parent.parent
+        if not environment.is_view(home):
+            return self.state.name
+        from takeback.engine.stage.card import view_mark  # few processes are inside a view
+
+        return f"{self.state.name}{view_mark(home)}"
 
     @property
     def source(self) -> str:
@@ -111,6 +115,11 @@ class KnownWorkspace:
     def lock(self) -> WorkspaceLock:
         """Held for marks, rollbacks and garbage collection; not for the length of a run."""
         return WorkspaceLock(self.state / "lock", refuse=self._refuse_another_bucket)
+
+    @property
+    def has_stages(self) -> bool:
+        """Whether there may be views of it."""
+        return os.path.exists(self.state / "stages")
 
     @property
     def is_forgetting(self) -> bool:

@@ -43,3 +43,10 @@ def find_modules_at(root: Path) -> None:
     """
     if str(root) not in sys.path:
         sys.path.append(str(root))
+
+
+def views_of(root: Path) -> list[str]:
+    """Return the names of the views of a workspace, without opening it."""
+    from takeback.engine.stage.folder import StageFolders  # hardly ever needed
+
+    return StageFolders(registry_of_user().state_of(root)).names()

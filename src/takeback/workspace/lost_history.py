@@ -65,7 +65,7 @@ class Lost(msgspec.Struct, frozen=True):
 
 def lost(state: Path, root: Path, journal: Journal | None) -> Lost | None:
     """Return the history that this directory had before, if the journal is not that one."""
-    known = _known(state, root)
+    known = _known(state, root, journal)
     return _missing(known, state, root, journal) if known else None
 
 
@@ -90,7 +90,7 @@ def _has(journal: Journal, known: Witness) -> bool:
 
 def note_head(state: Path, root: Path, journal: Journal) -> None:
     """Note the last durable record of the history. The note about a lost history stays unchanged."""
-    known = _known(state, root)
+    known = _known(state, root, journal)
     if known is None:
         return
     now = journal.durable_head()
@@ -103,16 +103,18 @@ def register(state: Path, root: Path, journal: Journal, *, anew: bool = False) -
 
     A lost one stays noted until a human starts `anew`.
     """
-    if known := None if anew else _known(state, root):
+    if known := None if anew else _known(state, root, journal):
         return _missing(known, state, root, journal)
-    first = None if _is_shared(state) else journal.get(1)
+    first = None if _is_shared(state, journal) else journal.get(1)
     if first is not None:
         remember(witness.made(root, state, identity(root), first.digest, first.at_us))
     return None
 
 
-def _is_shared(state: Path) -> bool:
+def _is_shared(state: Path, journal: Journal | None) -> bool:
     """Return True if the history is in a shared store: it is not lost with the state folder."""
+    if journal is not None:
+        return journal.seats is not None
     kept = location.read(state)
     return bool(kept and kept.store)
 
@@ -142,8 +144,9 @@ def remember(note: Witness) -> None:
         return
 
 
-def _known(state: Path, root: Path) -> Witness | None:
+def _known(state: Path, root: Path, journal: Journal | None) -> Witness | None:
     """Return the note about exactly this directory."""
-    known, here = None if _is_shared(state) else known_of(state), identity(root)
-    is_another = known and known.identity and here and known.identity != here
+    known = None if _is_shared(state, journal) else known_of(state)
+    here = identity(root) if known and known.identity else ""
+    is_another = known and here and known.identity != here
     return None if is_another else known

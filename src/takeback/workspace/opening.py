@@ -62,7 +62,8 @@ def open_workspace(
         )
     path = directory_of(root)
     registry = Registry(Path(os.path.realpath(home)) if home else environment.state_home())
-    if not allow_home and not registry.knows(path):
+    is_known = registry.knows(path)
+    if not allow_home and not is_known:
         environment.refuse_too_wide(path)
     if store == MEMORY:
         if home or workspace or blobs:
@@ -76,7 +77,7 @@ def open_workspace(
             f"{path} is where Takeback keeps its own state; nothing was recorded",
             hint="set TAKEBACK_HOME to a folder outside the workspace",
         )
-    if not registry.knows(path):
+    if not is_known:
         # A mistake in the settings is reported before anything is begun.
         toml.read_config(path)
     state = registry.create(path)
@@ -90,8 +91,8 @@ def open_workspace(
     _tell(opened, lost_history.register(state, path, journal))
     # Load all parts now: an upgrade of the package while this process works must not mix two versions.
     _ = opened.parts
-    kept = location.read(state)
-    if is_new and kept and kept.store:
+    kept = location.read(state) if is_new else None
+    if kept and kept.store:
         # Otherwise a mistyped name would look like a lost history.
         opened.notices.append(
             f"a new history was begun in the store, as {kept.workspace}; if it should already exist, check the name "

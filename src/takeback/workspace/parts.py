@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from takeback.core.events import ContentForgotten
 from takeback.core.history import History
 from takeback.core.intents import Queued
+from takeback.engine.describe.wording import known_as
 from takeback.engine.gate.foresight import Foresight
 from takeback.engine.gate.rules import Judging
 from takeback.engine.locks.guard import LockGuard
@@ -19,6 +20,7 @@ from takeback.engine.outbox.delivery import Delivery, Manner, pause_s
 from takeback.engine.outbox.resource import OutboxResource
 from takeback.engine.outbox.webhooks import Audit, Webhook
 from takeback.engine.outbox.worker import bury
+from takeback.engine.past.moments import Moments
 from takeback.engine.rollback.rollback import Rollbacks
 from takeback.engine.runs.parts import SharedParts
 from takeback.engine.runs.recorded_calls import RecordedCalls
@@ -40,6 +42,7 @@ from takeback.resources.files.outside.resource import Outside
 from takeback.resources.files.outside.survey import CaptureLimits, OutsideSurveyor
 from takeback.resources.files.put_back.room import Reserve
 from takeback.resources.files.resource import Files
+from takeback.resources.git.known_files import KnownFiles
 from takeback.resources.git.resource import Git
 from takeback.resources.memory import MemoryResource
 from takeback.resources.postgres import connection
@@ -56,7 +59,7 @@ from takeback.storage.content.stored_contents import StoredContents
 from takeback.storage.state import location
 from takeback.storage.state.generation import Generation
 from takeback.storage.state.webhook_marks import AuditMarks
-from takeback.system.clock import SystemClock
+from takeback.system.clock import LocalZone, SystemClock
 from takeback.workspace.databases import ByPlace
 from takeback.workspace.known import KnownWorkspace
 from takeback.workspace.lost_history import Lost
@@ -275,7 +278,11 @@ class WorkspaceParts:
         history = self.ledger.history
         return [
             self.intents,
-            CallsResource(history.latest, lambda id: self.calls.known(history.actions[id])),
+            CallsResource(
+                history.latest,
+                lambda id: self.calls.known(history.actions[id]),
+                lambda id: known_as(history, history.actions[id]),
+            ),
             MemoryResource(history.latest, history.timeline),
         ]
 
@@ -371,7 +378,18 @@ class WorkspaceParts:
 
     @cached_property
     def rollbacks(self) -> Rollbacks:
-        return Rollbacks(self.tracker, self.calls, environment.actor())
+        places = self.known_files.places
+        return Rollbacks(self.tracker, self.moments, self.calls, environment.actor(), places)
+
+    @cached_property
+    def known_files(self) -> KnownFiles:
+        """What git tracks and ignores, and what is generated: so that lists begin with what matters."""
+        return KnownFiles(self.root, self.files.text, self.git.index_text)
+
+    @cached_property
+    def moments(self) -> Moments:
+        """The finder of points in the history."""
+        return Moments(self.ledger, SystemClock(), LocalZone)
 
     @cached_property
     def databases(self) -> ByPlace:

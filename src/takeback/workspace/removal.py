@@ -7,11 +7,12 @@ history, or a folder without a workspace. That folder is removed by the next rem
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import msgspec
 
+from takeback.engine.stage.entering import refuse_living
+from takeback.engine.stage.folder import StageFolders, delete
 from takeback.errors import BackendError
 from takeback.settings import environment
 from takeback.storage.state import location
@@ -61,6 +62,8 @@ def planned(workspace: Workspace) -> Removal:
 def remove(removal: Removal) -> None:
     """Remove everything of a workspace that is on this machine. The workspace must be closed."""
     home = removal.state.parent.parent
+    for view in StageFolders(removal.state):
+        refuse_living(view, "removed")
     finish(home)
     with WorkspaceLock(removal.state / "lock").held():
         # First, so that the missing folder is not reported as a lost history.
@@ -83,7 +86,7 @@ def finish(home: Path) -> bool:
 
 def _remove_folder(folder: Path) -> None:
     try:
-        shutil.rmtree(folder)
+        delete(folder)
     except OSError as error:
         raise BackendError(
             f"{folder} cannot be removed: {error.strerror}. Some of it is left",

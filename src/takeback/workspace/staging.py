@@ -21,12 +21,11 @@ from takeback.core.policy import Decision
 from takeback.core.rollback import OnConflict
 from takeback.engine.describe.diff import Diff
 from takeback.engine.rollback.paths import at_paths
-from takeback.engine.rollback.restore import refuse_pruned
 from takeback.engine.runs.checks import choice_of
 from takeback.engine.stage import copying, entering
 from takeback.engine.stage.card import COPY, FORMAT, OVERLAY, StageCard
 from takeback.engine.stage.entering import KernelRefused
-from takeback.engine.stage.folder import StageFolder, StageFolders, delete
+from takeback.engine.stage.folder import LEADING, StageFolder, StageFolders, delete
 from takeback.errors import ConflictError, UsageError
 from takeback.resources.git.format import place as git_place
 from takeback.settings import environment
@@ -34,6 +33,7 @@ from takeback.storage.content.packs import PackStore
 from takeback.storage.state import acceptance
 from takeback.storage.state.registry import Registry, state_name
 from takeback.system import crash_points, namespaces, overlay
+from takeback.system.clock import SystemClock
 from takeback.system.private_files import private_folder
 from takeback.workspace.store.content import PACKS
 from takeback.workspace.store.journal import journal_of
@@ -49,8 +49,13 @@ R = TypeVar("R")
 PREPARED = crash_points.crash_point("stage-prepared")
 BROUGHT = crash_points.crash_point("stage-brought")
 
-_CACHES = ("files.index", "git.index", "sqlite.index", "generation", "databases")
+_CACHES = ("files.index", "git.index", "sqlite.index")
+_NOTES = ("generation", "databases")
 """What the view knows from the beginning, because it begins as a picture of the present."""
+
+DAY_US = 86_400_000_000
+NOTICE_US = DAY_US
+"""How long after a notice an unused view is dropped."""
 
 
 class StageLook(msgspec.Struct, frozen=True):
@@ -145,29 +150,21 @@ class Stages:
             marks = tuple(m for m in parts.tracker.observe() if m.resource != parts.outside.name)
             prepared = self._folders.begin(chosen)
             try:
-                Making(workspace, prepared, chosen, marks, network).run(at, way)
+                making = Making(workspace, prepared, chosen, marks, network)
+                making.run(at, way)
                 crash_points.reach(PREPARED)
-                return Stage(workspace, self._folders.publish(prepared, chosen))
+                made = Stage(workspace, self._folders.publish(prepared, chosen))
+                making.finish(made, way)
+                return made
             except BaseException:
                 if prepared.path.exists():
                     delete(prepared.path)
                 raise
 
-    def way_to(self, at: str) -> list[Change]:
-        """Return what leads from the present to a checkpoint."""
-        parts = self._workspace.parts
-        with parts.lock.held():
-            now = {mark.resource: mark for mark in parts.tracker.observe()}
-            found = parts.ledger.history.checkpoints.get(at)
-            if found is None:
-                raise UsageError(f"there is no checkpoint {at}", hint="`takeback log` lists them")
-            refuse_pruned(parts.tracker, found)
-            return [
-                change
-                for mark in found.taken.marks
-                if mark.resource in now and mark.resource != parts.outside.name
-                for change in parts.tracker.observed[mark.resource].changes(now[mark.resource], mark)
-            ]
+    def way_to(self, at: str) -> tuple[Change, ...]:
+        """Return what leads from the present to a moment."""
+        past = self._workspace.past
+        return past.changes_to(past.moment(at))
 
     def examine(self) -> StageKind:
         """Return which kind of views this machine can have, by making one and dropping it."""
@@ -185,6 +182,34 @@ class Stages:
             else "as an ordinary user: renaming a folder copies it, and hard links are separated by a write"
         )
         return StageKind(OVERLAY, way, "", overlaid, self._folders.path)
+
+    def bytes_used(self) -> int:
+        """Return how much space all views took when they were last used."""
+        return sum(folder.card.bytes for folder in self._folders)
+
+    def keep_house(self) -> int:
+        """Drop the views that have expired, and return how much space the others take."""
+        workspace = self._workspace
+        workspace.notices += self.expire(workspace.settings.stage.keep_days, SystemClock().now_us())
+        return self.bytes_used()
+
+    def expire(self, keep_days: int, now_us: int) -> list[str]:
+        """Drop the views that nobody has used for so many days, a day after a notice. Return what to say."""
+        said: list[str] = []
+        for stage in self if keep_days else ():
+            card = stage.card
+            if now_us - card.last_us < keep_days * DAY_US or stage.living():
+                continue
+            if not card.noticed_us:
+                stage.folder.write(msgspec.structs.replace(card, noticed_us=now_us))
+                said.append(
+                    f"nobody has used the view {stage.name} for {keep_days} days, so it will be dropped tomorrow; "
+                    f"to keep what is in it: takeback stage accept {stage.name}"
+                )
+            elif now_us - card.noticed_us >= NOTICE_US:
+                stage.drop()
+                said.append(f"dropped the view {stage.name}, which nobody had used for {keep_days} days")
+        return said
 
     def compare(self, first: str, second: str) -> StageComparison:
         """Return in which targets two views differ from each other, of those that one of them changed."""
@@ -228,8 +253,23 @@ class Making:
                 why = error.message.partition(": ")[2]
         if why:
             self._copy(at, why)
-        if way:
+            (self._folder.path / LEADING).touch(mode=0o600)
+        elif way:
             self._lead(way)
+
+    def finish(self, made: Stage, way: Sequence[Change]) -> None:
+        """Look at a copy for the first time, in its own place, and bring it to another moment."""
+        if made.card.kind != COPY:
+            return
+        try:
+            base = made.inside(_begun, tuple[e.Mark, ...])
+            if way:
+                base = made.inside(partial(_led, tuple(way)), tuple[e.Mark, ...])
+            made.folder.write(msgspec.structs.replace(made.card, base=base))
+            (made.folder.path / LEADING).unlink()
+        except BaseException:
+            made.folder.remove()
+            raise
 
     def _overlay(self, at: str) -> None:
         """Prepare an overlay, and try it. Raise KernelRefused if the kernel does not allow it."""
@@ -238,6 +278,9 @@ class Making:
         for resource in workspace.parts.observed:
             resource.remember()
         for name in _CACHES:
+            if (state / name).exists():
+                os.link(state / name, inner / name)  # a cache is only ever replaced as a whole
+        for name in _NOTES:
             if (state / name).exists():
                 shutil.copyfile(state / name, inner / name)
         kept = state / "git"
@@ -300,7 +343,7 @@ class Making:
         kept = self._workspace.state / "git"
         if kept.exists():
             shutil.copytree(
-                kept, inner / "git", copy_function=os.link, ignore=shutil.ignore_patterns("folders")
+                kept, inner / "git", copy_function=_linked, ignore=shutil.ignore_patterns("folders")
             )
         card = self._card(COPY, at, seen_at=seen, home=final / "home", why_copy=why)
         self._folder.write(card)
@@ -338,6 +381,11 @@ class Making:
         stage = Stage(self._workspace, self._folder)
         base = stage.inside(partial(_led, tuple(way)), tuple[e.Mark, ...])
         self._folder.write(msgspec.structs.replace(self._folder.card, base=base))
+
+
+def _begun(inner: Workspace) -> tuple[e.Mark, ...]:
+    marks = inner.parts.tracker.marks()
+    return tuple(mark for mark in marks if mark.resource != inner.parts.outside.name)
 
 
 def _led(way: Sequence[Change], inner: Workspace) -> tuple[e.Mark, ...]:
@@ -416,7 +464,15 @@ class Stage:
             return StageRun(result.id, *ended, plan.name, look)
 
         done = self.inside(do, StageRun, network=network, waits=True)
-        self.folder.write(msgspec.structs.replace(self.card, command=done.called, exit_code=done.code))
+        card = msgspec.structs.replace(
+            self.card,
+            command=done.called,
+            exit_code=done.code,
+            used_us=time.time_ns() // 1000,
+            bytes=self.folder.bytes_used(),
+            noticed_us=0,
+        )
+        self.folder.write(card)
         return done
 
     def look(self) -> StageLook:
@@ -583,3 +639,14 @@ def _told(base: Sequence[e.Mark], inner: Workspace) -> StageText:
 
 def _text(path: Path) -> str:
     return text_of(os.fsencode(path))
+
+
+def _linked(source: str, target: str) -> None:
+    """Link a saved object into a view; one that the repository has under another name is copied.
+
+    Another link would change the time of that file in the workspace itself.
+    """
+    if os.lstat(source).st_nlink == 1:
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)

@@ -13,6 +13,7 @@ from takeback.core.lifecycle import Life
 from takeback.core.record import contents_named
 from takeback.engine import prune
 from takeback.engine.prune import Pruned
+from takeback.engine.stage.folder import StageFolders
 from takeback.ports.content import Stats
 from takeback.resources.files.look import watch
 from takeback.settings import environment
@@ -49,16 +50,19 @@ class StoredSizes(msgspec.Struct, frozen=True):
     """Caches, which are rebuilt if they are missing."""
     conversations: int
     """What agent frameworks keep of their conversations; of those on a server, nothing is here."""
+    stages: int = 0
+    """What is in views and nowhere else. It counts against the quota, too."""
 
     @property
     def total(self) -> int:
-        return self.content + self.journal + self.index + self.conversations
+        return self.content + self.journal + self.index + self.conversations + self.stages
 
     def __str__(self) -> str:
         return (
             f"{self.total / 1e6:,.1f} MB: content {self.content / 1e6:,.1f}, journal {self.journal / 1e6:,.1f}, "
             f"index {self.index / 1e6:,.1f}"
             + (f", conversations {self.conversations / 1e6:,.1f}" if self.conversations else "")
+            + (f", views {self.stages / 1e6:,.1f}" if self.stages else "")
         )
 
 
@@ -91,10 +95,11 @@ class Upkeep:
     def sizes(self) -> StoredSizes:
         """Return the room that each part of the history takes on this machine."""
         state = self._parts.state
-        return StoredSizes(
-            self.size_bytes(),
-            *(sum(_size(state / name) for name in names) for names in (JOURNAL, INDEXES, CONVERSATIONS)),
+        journal, index, conversations = (
+            sum(_size(state / name) for name in names) for names in (JOURNAL, INDEXES, CONVERSATIONS)
         )
+        stages = sum(folder.bytes_used() for folder in StageFolders(state))
+        return StoredSizes(self.size_bytes(), journal, index, conversations, stages)
 
     def shared_bytes(self) -> int:
         """Return how much content is in the bucket, as last seen."""
@@ -189,14 +194,14 @@ class Upkeep:
 
         return self._parts.store.sweep_shared(live, again, progress=self._parts.progress).bytes_freed
 
-    def keep_within_quota(self) -> None:
-        """Clean up if the store has outgrown its quota, but not again and again.
+    def keep_within_quota(self, stages: int = 0) -> None:
+        """Clean up if the store and the views have outgrown the quota, but not again and again.
 
         Call it before an action begins, not after it ended: its changes must not be pruned before anyone can take
         them back.
         """
         quota = self._parts.settings.store.quota_bytes
-        size = self.size_bytes() if quota else 0
+        size = self.size_bytes() + stages if quota else 0
         wait_s = AUTOMATIC_GC_S if size < 2 * quota else URGENT_GC_S
         if size > quota and self._parts.generation.age_s() > wait_s:
             pruned = self.gc().pruned
@@ -204,6 +209,10 @@ class Upkeep:
                 f"the stored content had outgrown its quota: freed {pruned.freed / 1e6:,.0f} MB of old states. "
                 f"Kept now: {self.sizes()}"
             )
+            if stages > quota // 2:
+                self._parts.notices.append(
+                    f"views take {stages / 1e6:,.0f} MB of the quota: `takeback stage list` shows what can go"
+                )
 
 
 def _size(path: Path) -> int:

@@ -14,7 +14,7 @@ import msgspec
 
 from takeback.core import events as e
 from takeback.core import ids, selection
-from takeback.core.change import Change, Version
+from takeback.core.change import Change, Target, Version
 from takeback.core.entities import OWN, Approval, Checkpoint, RecordedAction, RecordedRun
 from takeback.core.history import History
 from takeback.core.rollback import Verdict
@@ -24,13 +24,7 @@ from takeback.engine.describe.diff import Diff
 from takeback.engine.describe.replay import ReplayMoment, RunSnapshot
 from takeback.engine.rollback.paths import path_filter
 from takeback.engine.runs.checks import choice_of
-from takeback.errors import (
-    ContentGone,
-    CorruptionError,
-    RunBusy,
-    SeatLost,
-    UsageError,
-)
+from takeback.errors import ContentGone, CorruptionError, RunBusy, SeatLost, UsageError
 from takeback.ports.journal import Finding, Journal
 from takeback.ports.outbox import Outbox
 from takeback.ports.progress import Progress, silent
@@ -42,6 +36,7 @@ from takeback.workspace.lost_history import FRESH, Lost
 from takeback.workspace.trusted_settings import TrustedSettings
 
 if TYPE_CHECKING:
+    from takeback.core.listing import ListPlace
     from takeback.engine.gate.gate import Approve
     from takeback.engine.locks.leases import Leases
     from takeback.engine.outbox.service import OutboxService, ServiceListener
@@ -56,6 +51,7 @@ if TYPE_CHECKING:
     from takeback.storage.content.memory import MemoryBlobs
     from takeback.workspace.forgetting import Forgotten
     from takeback.workspace.parts import WorkspaceParts
+    from takeback.workspace.past.past import Past
     from takeback.workspace.staging import Stages
     from takeback.workspace.upkeep import Upkeep
 
@@ -175,7 +171,7 @@ class Workspace:
         return sorted(entries, key=lambda entry: ids.seq_of(entry.id))
 
     def diff(self, a: str | Checkpoint = "", b: str | Checkpoint = "", paths: Iterable[str] = ()) -> Diff:
-        """Return the changes between two checkpoints, or from a checkpoint to the present, or those of one action.
+        """Return the changes between two moments, or from a moment to the present, or those of one action.
 
         By default, return what has changed since the last action began, or since the last checkpoint.
         """
@@ -184,9 +180,20 @@ class Workspace:
         comparison = Comparison(self.parts)
         return Diff(comparison.changes(_id(a), _id(b), paths), comparison.text, self.tell)
 
+    @cached_property
+    def past(self) -> Past:
+        """Moments, the workspace as it was at one, and the life of each file."""
+        from takeback.workspace.past.past import Past
+
+        return Past(self)
+
     def tell(self, change: Change) -> str:
         """Return a change as a person would describe it, if the name of its target does not say enough."""
         return self.parts.tracker.resources[change.target.resource].tell(change, back=False)
+
+    def places(self, changes: Iterable[Change]) -> Mapping[Target, ListPlace]:
+        """Return how much each of these changes matters to a person."""
+        return self.parts.known_files.places(changes)
 
     def text_of(self, version: Version) -> bytes | None:
         """Return the content of a recorded version of a file, or None if it has none."""
@@ -443,7 +450,7 @@ class Workspace:
         """Return the state of an id's run when that id ended; for a checkpoint, of each run that was open."""
         history, journal = self.history, self.known.journal
         last = journal.get(history.seq)
-        return describe_replay.states_at(history, journal.read, id, last.at_us if last else 0)
+        return describe_replay.states_at(history, journal.pick, id, last.at_us if last else 0)
 
     def result(self, action: RecordedAction) -> Any:
         """Return the full result of a call."""
@@ -550,7 +557,7 @@ class Workspace:
         preview: bool = False,
         on_conflict: str = "stop",
     ) -> RollbackReport:
-        """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint."""
+        """Take back what recorded actions did: the last one, these, one agent's, or all after a moment."""
         report = self.try_undo(
             *wanted, to=to, agent=agent, paths=paths, preview=preview, on_conflict=on_conflict
         )
@@ -600,18 +607,18 @@ class Workspace:
         return self._not_lost(self.parts.rollbacks.redo(preview=preview, on_conflict=choice_of(on_conflict)))
 
     def restore(
-        self, checkpoint: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
+        self, moment: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
     ) -> RollbackReport:
-        """Make the workspace equal to a checkpoint, your own edits included; `redo` brings the present back."""
-        return self.try_restore(checkpoint, paths=paths, preview=preview).require_complete()
+        """Make the workspace equal to a moment, your own edits included; `redo` brings the present back."""
+        return self.try_restore(moment, paths=paths, preview=preview).require_complete()
 
     def try_restore(
-        self, checkpoint: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
+        self, moment: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
     ) -> RollbackReport:
         """Do what `restore` does; the report says whether it is complete, or stopped at a conflict."""
         with self._missing_told():
             chosen = path_filter(self.root, self.history, paths)
-            report = self.parts.rollbacks.restore(_id(checkpoint), wanted=chosen, preview=preview)
+            report = self.parts.rollbacks.restore(_id(moment), wanted=chosen, preview=preview)
         return self._not_lost(report)
 
     def _refuse_older(self) -> None:
@@ -674,8 +681,8 @@ class Workspace:
         return Forgetting(self.parts).forget(paths, shared=None if shared else ())
 
     def keep_within_quota(self) -> None:
-        """Clean up if the store has outgrown its quota, but not again and again."""
-        self.upkeep.keep_within_quota()
+        """Clean up if the store has outgrown its quota, but not again and again; and drop views that have expired."""
+        self.upkeep.keep_within_quota(self.stages.keep_house() if self.known.has_stages else 0)
 
     def recover(self) -> None:
         """Finish and settle what a crash left open; `notices` then says what was done."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -27,6 +28,7 @@ from pydantic import BaseModel, Field
 
 import takeback
 from takeback.frameworks.crewai import (
+    StoppedByTakeback,
     TakebackPersistence,
     WaitingForApproval,
     protect_model,
@@ -192,6 +194,34 @@ def a_crew_waits_for_approval_however_it_runs(scene: Scene) -> None:
     with scene.thread.turn("1"):
         assert scene.crew(model, [tool(shop.pay)]).kickoff({"guest": "a"}).raw == "done"
     assert shop.rows("payments") == [] and len(model.asked) == 4
+
+
+def a_crew_stops_if_takeback_fails_and_goes_on_if_a_tool_does(scene: Scene) -> None:
+    """CrewAI would tell it to the model as the text of a tool, and the model would go on without a record."""
+
+    @tool
+    def use(text: str) -> str:
+        """Use Takeback for itself, and fail."""
+        raise takeback.UsageError("the tool's own mistake")
+
+    @tool
+    async def ends(text: str) -> str:
+        """End what records the call."""
+        scene.workspace.close()
+        return "ended"
+
+    model = Rounds(model="rounds", rounds=[[("use", {"text": "x"})]])
+    with scene.thread.turn("1"):
+        assert scene.crew(model, [use]).kickoff({"guest": "a"}).raw == "done"
+    model = Rounds(model="rounds", rounds=[[("ends", {"text": "x"})]])
+
+    def kicked_off() -> None:
+        scene.crew(model, [ends]).kickoff({"guest": "a"})
+
+    with contextlib.suppress(takeback.UsageError), scene.thread.turn("2"):
+        stopped = raised(StoppedByTakeback, kicked_off)
+    assert isinstance(stopped.error, takeback.UsageError) and "closed" in str(stopped)
+    assert len(model.asked) == 1
 
 
 class Room(BaseModel):

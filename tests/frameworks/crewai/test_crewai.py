@@ -25,7 +25,7 @@ class TestCrewAI(AdapterContract):
 def test_it_serves_real_crews_and_flows(tmp_path: Path) -> None:
     done = driven("crewai", "tests.frameworks.crewai.scenes", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("passed ") == 13, done.stdout
+    assert done.stdout.count("passed ") == 14, done.stdout
 
 
 def test_nothing_of_the_framework_is_imported_before_it_is_used() -> None:

@@ -20,6 +20,6 @@ def test_the_orders_of_the_example_are_taken_back(server: Server) -> None:
         timeout=100,
     )
     assert done.returncode == 0, done.stderr
-    assert "orders, row 11: changed by somebody else since" in done.stdout
+    assert "orders, row 11: changed by another client since" in done.stdout
     assert "after the undo   : Ann, Bob, Cid; orders 10: 9.50, 11: 25, 12: 7.25, 13: 1.99" in done.stdout
     assert rows_of(dsn) == {}

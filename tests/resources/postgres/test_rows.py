@@ -78,8 +78,8 @@ def test_what_a_human_changed_is_a_conflict_and_the_choice_decides(shop: Shop) -
     there = shop.rows()
     with pytest.raises(ConflictError) as stop:
         shop.workspace.undo()
-    assert "customers, row 2: changed by somebody else since" in str(stop.value)
-    assert "customers, row 3: removed by somebody else since" in str(stop.value)
+    assert "customers, row 2: changed by another client since" in str(stop.value)
+    assert "customers, row 3: removed by another client since" in str(stop.value)
     assert shop.rows() == there
     report = shop.workspace.undo(on_conflict="keep")
     assert [item.did for item in report.items] == ["merged"]

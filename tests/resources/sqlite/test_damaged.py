@@ -107,7 +107,7 @@ def test_not_while_somebody_has_it_locked(tb: Workspace, app: Path) -> None:
             tb.undo()
         assert app.read_bytes() == damaged
     finally:
-        holder.communicate(timeout=30)
+        holder.communicate(timeout=60)
     assert tb.undo().verdict == "clean"
     assert picture(app) == before
 

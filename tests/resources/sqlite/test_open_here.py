@@ -30,7 +30,7 @@ from tests.cli.processes import wait_for
 from .tool import picture, sql
 
 TABLES = "CREATE TABLE checkpoints (thread_id, id INTEGER PRIMARY KEY, body); CREATE TABLE log (text)"
-WAIT_S = 5.0
+WAIT_S = 60.0
 
 
 @takeback.action(effect="restorable")

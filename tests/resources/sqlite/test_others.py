@@ -142,7 +142,7 @@ def test_open_connections_see_what_was_put_back(tb: Workspace, root: Path, mode:
         assert told("SELECT count(*) FROM stock") == "[(2,)]"
         assert told("INSERT INTO notes VALUES ('still', 'works')") == "[]"
     finally:
-        idle.communicate(timeout=30)
+        idle.communicate(timeout=60)
     assert ask(path, "SELECT more FROM notes WHERE text = 'still'") == [("works",)]
     assert ask(path, "PRAGMA integrity_check") == [("ok",)]
 
@@ -162,7 +162,7 @@ def test_a_transaction_in_the_way_is_named_and_nothing_is_changed(
         with pytest.raises(RollbackIncomplete) as caught:
             tb.undo()
     finally:
-        reader.communicate(timeout=30)
+        reader.communicate(timeout=60)
     (failed,) = [item for item in caught.value.report.items if not item.verified]
     assert "another process has had a transaction open in it" in failed.why
     assert ask(path, "SELECT count(*) FROM orders") == [(0,)]
@@ -182,7 +182,7 @@ def test_one_that_is_locked_for_good_is_stated(
     try:
         checkpoint = tb.save()
     finally:
-        holder.communicate(timeout=30)
+        holder.communicate(timeout=60)
     (stated,) = [line for mark in checkpoint.taken.marks for line in mark.stated if "app.db" in line]
     assert "another process has locked it" in stated
     later = tb.save()
@@ -200,7 +200,7 @@ def locked(*paths: Path) -> Iterator[None]:
         yield
     finally:
         for holder in holders:
-            holder.communicate(timeout=30)
+            holder.communicate(timeout=60)
 
 
 def test_all_that_are_locked_are_waited_for_as_long_as_one(

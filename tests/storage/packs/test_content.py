@@ -84,10 +84,10 @@ def test_a_sparse_file_is_stored_and_restored_in_no_time(tmp_path: Path) -> None
         file.seek(3 * 1024 * MIB)
         file.write(b"in the middle of nowhere")
     blobs = MemoryBlobs()
-    began = time.perf_counter()
+    began = time.process_time()  # of computing: another process may keep the disk busy
     stored = store_file(blobs, path)
     restore(blobs, stored, again)
-    assert time.perf_counter() - began < 1, "gigabytes of zeros were read or written"
+    assert time.process_time() - began < 1, "gigabytes of zeros were read or written"
     assert blobs.stats().blobs == 1 + 3
     assert again.stat().st_size == size
     assert again.stat().st_blocks * 512 <= BLOCK_BYTES

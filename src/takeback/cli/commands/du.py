@@ -30,6 +30,7 @@ def command(session: CommandContext) -> None:
                 "compactable_bytes": compactable.bytes_freed,
                 "index_bytes": sizes.index,
                 "conversations_bytes": sizes.conversations,
+                "stages_bytes": sizes.stages,
                 "total_bytes": sizes.total,
                 "quota_bytes": quota,
             }
@@ -44,10 +45,14 @@ def command(session: CommandContext) -> None:
         session.line(
             f"threads   {sized(sizes.conversations):>10}   conversations that agent frameworks keep here"
         )
+    if sizes.stages:
+        session.line(
+            f"views     {sized(sizes.stages):>10}   what is only in them; `takeback stage list` names them"
+        )
     session.line(f"total     {sized(sizes.total):>10}   on this machine")
     if quota:
         session.line(
-            f"quota     {sized(quota):>10}   for content; `takeback gc` removes what the limits do not keep"
+            f"quota     {sized(quota):>10}   for content and views; `takeback gc` removes what the limits do not keep"
         )
 
 

@@ -2,60 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from heapq import merge
+import time
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import msgspec
 
 from takeback.cli.context import CommandContext, TakebackCommand
-from takeback.cli.render.history import (
-    COMPACTED,
-    action_data,
-    checkpoint_data,
-    counted,
-    run_data,
-    table,
-    what,
-    what_run,
-    what_step,
-    who_short,
-)
-from takeback.cli.render.runs import step_changed, waits_for_a_decision
-from takeback.cli.text import ago, plural
-from takeback.core import ids
-from takeback.core.codec import one_line
-from takeback.core.entities import Checkpoint, RecordedAction, RecordedRun, RecordedStep
+from takeback.cli.life import show_life
+from takeback.cli.options import agents, ids_of, times
+from takeback.cli.render.day import day_lines
+from takeback.cli.render.history import action_data, checkpoint_data, run_data
+from takeback.cli.render.runs import waits_for_a_decision
+from takeback.cli.text import iso, plural, width
+from takeback.core.entities import Checkpoint, RecordedAction, RecordedRun
 from takeback.core.history import History
-from takeback.core.intents import RESOURCE, Decided, IntentDropped
+from takeback.core.ids import RUN, STEP, parse
+from takeback.core.lifecycle import Life
 from takeback.core.postings import Topic
-from takeback.core.selection import made
+from takeback.errors import UsageError
 from takeback.workspace.describe import body_of
+from takeback.workspace.describe.day import (
+    DecisionMade,
+    LogFilter,
+    answer_to,
+    changed_names,
+    day,
+    flat,
+    leaf,
+    path_filter,
+    things,
+    time_named,
+)
+from takeback.workspace.workspace import Workspace
 
-NAMED_MAX = 3
-
-
-class StepOf(NamedTuple):
-    """A step, with its run."""
-
-    id: str
-    run: RecordedRun
-    step: RecordedStep
-
-
-class DecisionOf(NamedTuple):
-    """What a human did with dead letters, in one command."""
-
-    first: Decided
-    intents: list[str]
-
-
-Entry = RecordedAction | Checkpoint | RecordedRun | StepOf | DecisionOf
+COUNTED = (Topic.ACTIONS, Topic.CHECKPOINTS, Topic.LISTED_RUNS)
+"""What `total` counts."""
 
 
 @click.command("log", cls=TakebackCommand)
+@click.option(
+    "--flat", "is_flat", is_flag=True, help="List every action on a line of its own, without a tree"
+)
+@click.option("--changed", is_flag=True, help="Show only what changed something")
+@click.option(
+    "--agent", metavar="NAME", default="", shell_complete=agents, help="Show only what this agent did"
+)
+@click.option(
+    "--path",
+    "paths",
+    metavar="PATH",
+    multiple=True,
+    type=click.Path(),
+    help="List the versions of this file, or of all in this folder, with who made each; may be repeated",
+)
+@click.option(
+    "--since",
+    metavar="TIME",
+    default="",
+    shell_complete=times,
+    help="Begin at this time: 2h, 14:02, yesterday, 2026-11-17",
+)
+@click.option("--until", metavar="TIME", default="", shell_complete=times, help="End at this time")
+@click.option(
+    "--run", metavar="ID", default="", shell_complete=ids_of("runs"), help="Show only this run or step"
+)
+@click.option("--grep", metavar="TEXT", default="", help="Show only what contains this text, in either case")
 @click.option(
     "-n",
     "--limit",
@@ -66,114 +79,129 @@ Entry = RecordedAction | Checkpoint | RecordedRun | StepOf | DecisionOf
     help="The number of entries; 0 for all",
 )
 @click.pass_obj
-def command(session: CommandContext, limit: int) -> None:
-    """List what happened, latest first"""
+def command(
+    session: CommandContext,
+    is_flat: bool,
+    changed: bool,
+    agent: str,
+    paths: tuple[str, ...],
+    since: str,
+    until: str,
+    run: str,
+    grep: str,
+    limit: int,
+) -> None:
+    """Show what happened as a tree, newest at the bottom
+
+    An agent's session contains its prompts, and a prompt its calls: what each did, what it changed by name, and what
+    became of it. What you did yourself stands between them. Calls that changed nothing are counted on one line.
+
+    \b
+    Today as a whole          takeback log --since today -n 0
+    One agent, one file       takeback log --agent A --path F
+    """
     with session.workspace() as workspace:
         history = workspace.history
-        if session.json:
-            return session.data(_as_data(history, limit))
-        _print(session, history, limit)
+        wanted = LogFilter(
+            agent=agent,
+            run=_run(history, run),
+            changed=changed,
+            grep=grep,
+            since_us=time_named(since),
+            until_us=time_named(until),
+        )
+        if paths:
+            return _path_view(session, workspace, wanted, paths, limit, is_flat=is_flat)
+        _show(session, history, wanted, limit, is_flat=is_flat)
 
 
-def _as_data(history: History, limit: int) -> dict[str, Any]:
-    """Return the latest entries as a machine gets them: every action is one."""
-    entries = merge(*_common(history), reversed(history.actions.values()), key=_seq, reverse=True)
-    kinds = (Topic.ACTIONS, Topic.CHECKPOINTS, Topic.LISTED_RUNS)
-    return {
-        "entries": [_data(history, entry) for entry in islice(entries, limit or None)],
-        "total": sum(history.count(kind) for kind in kinds),
-    }
+def _path_view(
+    session: CommandContext,
+    workspace: Workspace,
+    wanted: LogFilter,
+    paths: tuple[str, ...],
+    limit: int,
+    *,
+    is_flat: bool,
+) -> None:
+    """Show the life of these paths; with other filters, the calls that changed them."""
+    if wanted == LogFilter() and not is_flat:
+        return show_life(session, workspace, paths, limit)
+    history = workspace.history
+    of_paths = msgspec.structs.replace(wanted, targets=path_filter(workspace.root, history, paths))
+    _show(session, history, of_paths, limit, is_flat=is_flat)
 
 
-def _common(history: History) -> tuple[Iterator[Entry], ...]:
-    return reversed(history.checkpoints.values()), history.listed_runs()
-
-
-def _print(session: CommandContext, history: History, limit: int) -> None:
-    """Print the latest entries. For a person the body of a run or a step is that run or step."""
-    actions = (a for a in reversed(history.actions.values()) if not _has_another_row(history, a))
-    steps = (StepOf(s.id, run, s) for run, s in history.steps() if run.is_listed and history.actions_in(s.id))
-    decided = iter(_decisions(history.intents.decided)[::-1])
-    entries = merge(*_common(history), actions, steps, decided, key=_seq, reverse=True)
-    shown = list(islice(entries, limit or None))
-    if not shown:
-        return session.line("Nothing has happened yet.")
-    head = ("id", "when", "who", "what", "changed")
-    for line in table([head, *(_row(history, entry) for entry in shown)]):
+def _show(session: CommandContext, history: History, wanted: LogFilter, limit: int, *, is_flat: bool) -> None:
+    if session.json:
+        return session.data(_as_data(history, wanted, limit))
+    picture = (flat if is_flat else day)(history, wanted, limit, session.progress)
+    session.progress.done()
+    if not picture.nodes:
+        is_filtered = wanted != LogFilter()
+        return session.line("Nothing fits." if is_filtered else "Nothing has happened yet.")
+    if picture.more:
+        session.line("… there is more before this; `takeback log -n 0` shows all")
+    for line in day_lines(picture.nodes, width=width(), now_us=int(time.time() * 1e6)):
         session.line(line)
-    if next(entries, None):
-        session.line(" … there is more; `takeback log -n 0` shows all")
     if standing := sum(waits_for_a_decision(history, run) for run in history.waiting_runs()):
         session.line(
-            f" {plural(standing, 'run waits', 'runs wait')} for you; `takeback status` shows how to continue"
+            f"{plural(standing, 'run waits', 'runs wait')} for you; `takeback status` shows how to continue"
+        )
+    if asked := sum(one.life is Life.OPEN for one in history.unused_approvals()):
+        session.line(
+            f"{plural(asked, 'request waits', 'requests wait')} for your approval: takeback approvals"
         )
 
 
-def _seq(entry: Entry) -> int:
-    return entry.first.seq if isinstance(entry, DecisionOf) else ids.seq_of(entry.id)
+def _run(history: History, id: str) -> str:
+    """Return the id of a run or step that exists, or nothing."""
+    if not id:
+        return ""
+    kind, _ = parse(id)
+    if id not in history.runs and not history.run_of_step(id):
+        is_other = kind not in (RUN, STEP)
+        raise UsageError(
+            f"{id} is not a run or step" if is_other else f"there is no run or step {id}",
+            hint="`takeback log` lists them",
+        )
+    return id
 
 
-def _decisions(decided: list[Decided]) -> list[DecisionOf]:
-    """Group decisions: equal ones in a row in the journal are one command."""
-    found: list[DecisionOf] = []
-    for one in decided:
-        last = found[-1] if found else None
-        if last and last.first.seq + len(last.intents) == one.seq and _same(last.first, one):
-            last.intents.append(one.event.intent)
-        else:
-            found.append(DecisionOf(one, [one.event.intent]))
-    return found
+# For machines
 
 
-def _same(one: Decided, other: Decided) -> bool:
-    return msgspec.structs.replace(one.event, intent=other.event.intent) == other.event
+def _as_data(history: History, wanted: LogFilter, limit: int) -> dict[str, Any]:
+    """Return the latest entries, newest first: every action is one. `total` counts what is recorded, unfiltered."""
+    found = things(history, wanted)
+    entries = [_data(history, thing) for thing in islice(found, limit or None)]
+    total = sum(history.count(kind) for kind in COUNTED)
+    return {"entries": entries, "total": total, "more": next(found, None) is not None}
 
 
-def _has_another_row(history: History, action: RecordedAction) -> bool:
-    """Return True for a body, shown as its run or step, and for dropped intents, shown as the drop."""
-    if action.kind == "outside":
-        return {change.target.resource for change in action.changes} == {RESOURCE}
-    return bool(body_of(history, action)) and history.runs[action.stream].is_listed
-
-
-def _data(history: History, entry: Entry) -> dict[str, Any]:
-    if isinstance(entry, RecordedRun):
-        return run_data(entry)
-    if isinstance(entry, RecordedAction):
-        return action_data(history, entry) | {"body_of": body_of(history, entry) or None}
-    assert isinstance(entry, Checkpoint)
-    return checkpoint_data(entry)
-
-
-def _row_of_decision(decision: DecisionOf) -> tuple[str, ...]:
-    event, named = decision.first.event, ", ".join(decision.intents[:NAMED_MAX])
-    more = f" and {len(decision.intents) - NAMED_MAX} more" if len(decision.intents) > NAMED_MAX else ""
-    word = "drop" if isinstance(event, IntentDropped) else "retry"
-    why = f": {one_line(event.why, 50)}" if isinstance(event, IntentDropped) and event.why else ""
-    count = plural(len(decision.intents), "intent")
-    return event.intent, ago(decision.first.at_us), event.actor or "you", f"{word} {named}{more}{why}", count
-
-
-def _row(history: History, entry: Entry) -> tuple[str, ...]:
-    if isinstance(entry, DecisionOf):
-        return _row_of_decision(entry)
-    if isinstance(entry, StepOf):
-        when = ago(entry.step.began_us)
-        actor = entry.run.began.actor or "agent"
-        changed = step_changed(history, entry.run, entry.step)
-        return entry.id, when, actor, what_step(history, entry.step), changed
-    if isinstance(entry, RecordedRun):
-        changes = [change for id in entry.actions for change in history.actions[id].changes]
-        actor = entry.began.actor or "agent"
-        return entry.id, ago(entry.began_us), actor, what_run(history, entry), counted(changes)
-    if isinstance(entry, Checkpoint):
-        name = f'checkpoint "{entry.taken.message}"' if entry.taken.message else "checkpoint"
-        name += f"  {COMPACTED}" if entry.compacted_us else ""
-        return entry.id, ago(entry.at_us), entry.taken.actor or "you", name, ""
-    return (
-        entry.id,
-        ago(entry.began_us),
-        who_short(entry),
-        what(history, entry),
-        counted(made(history, entry)),
-    )
+def _data(
+    history: History, thing: RecordedAction | Checkpoint | RecordedRun | DecisionMade
+) -> dict[str, Any]:
+    if isinstance(thing, RecordedRun):
+        return run_data(thing)
+    if isinstance(thing, DecisionMade):
+        return {
+            "id": thing.id,
+            "kind": "decision",
+            "name": thing.line,
+            "actor": thing.first.event.actor or "you",
+            "at": iso(thing.first.at_us),
+            "intents": thing.intents,
+        }
+    if isinstance(thing, Checkpoint):
+        return checkpoint_data(thing)
+    node = leaf(history, thing)
+    return action_data(history, thing) | {
+        "body_of": body_of(history, thing) or None,
+        "what": node.what,
+        "who": node.who,
+        "notes": [note.text for note in node.notes],
+        "names": changed_names(node.changes),
+        "asked": answer_to(history, thing) or None,
+        "beside_session": thing.beside,
+    }

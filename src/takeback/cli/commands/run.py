@@ -8,13 +8,17 @@ import click
 
 from takeback.cli.beginning import first_checkpoint
 from takeback.cli.context import CommandContext
-from takeback.cli.options import interval, intervals
+from takeback.cli.options import ALL, interval, intervals
 from takeback.cli.render.command import summary_data, summary_lines, warning_lines
+from takeback.cli.render.history import telling
+from takeback.cli.render.listing import change_lines
 from takeback.cli.rollback import show
 from takeback.cli.running import RunningCommand, ask, is_daemon
 from takeback.core.codec import written as recordable
+from takeback.core.selection import made
 from takeback.errors import RollbackIncomplete
 from takeback.workspace.results import CommandPlan, CommandResult
+from takeback.workspace.workspace import Workspace
 
 
 @click.command("run", cls=RunningCommand, context_settings={"ignore_unknown_options": False})
@@ -35,7 +39,7 @@ from takeback.workspace.results import CommandPlan, CommandResult
     metavar="DIR",
     help="Also protect this folder outside the workspace; may be repeated",
 )
-@click.option("--allow-home", is_flag=True, help="With --also: allow a home folder, or a folder above one")
+@click.option("--allow-home", is_flag=True, help="Allow a home folder, or a folder above one")
 @click.option("--autopilot", is_flag=True, help="Refuse a command that is known to be irreversible")
 @click.option(
     "--sandbox", is_flag=True, help="Let the operating system hold it: it can write only in this workspace"
@@ -46,6 +50,7 @@ from takeback.workspace.results import CommandPlan, CommandResult
     default=None,
     help="With --sandbox: what the command can reach; its loopback is private",
 )
+@ALL
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_obj
 @click.pass_context
@@ -60,6 +65,7 @@ def command(
     network: str | None,
     also: tuple[str, ...],
     allow_home: bool,
+    everything: bool,
     words: tuple[str, ...],
 ) -> None:
     """Run any command as one action that can be taken back
@@ -77,7 +83,7 @@ def command(
       6    the command succeeded, but its changes could not be recorded
       125  Takeback failed before it could start the command
     """
-    with session.protect(asking=True) as workspace:
+    with session.protect(allow_home=allow_home, asking=True) as workspace:
         workspace.recover()
         roots = workspace.roots(also, allow_home=allow_home)
         if not workspace.history.marks and not session.json:
@@ -90,10 +96,11 @@ def command(
         for line in () if session.json else warnings:
             click.echo(line, err=True)
         result = workspace.commands.run(plan, every_s=every, undo=undo_on_failure, spares=is_daemon)
-        ctx.exit(_answer(session, plan, result))
+        session.everything = everything
+        ctx.exit(_answer(session, workspace, plan, result))
 
 
-def _answer(session: CommandContext, plan: CommandPlan, result: CommandResult) -> int:
+def _answer(session: CommandContext, workspace: Workspace, plan: CommandPlan, result: CommandResult) -> int:
     """Print what the command did, and return the exit code."""
     code, action, history = result.child.code, result.action, result.history
     if action is None or history is None:
@@ -107,8 +114,11 @@ def _answer(session: CommandContext, plan: CommandPlan, result: CommandResult) -
     elif not result.child.started:
         click.echo(f"takeback: {recordable(result.child.why)}", err=True)
     else:
-        for line in summary_lines(history, action, result, plan.name):
+        changes = [] if result.report else telling(made(history, action))
+        every = session.everything
+        names = change_lines(changes, workspace.places(changes), workspace.tell, everything=every)
+        for line in summary_lines(history, action, result, plan.name, names):
             click.echo(line, err=True)
         if result.report is not None:
-            show(CommandContext(to_stderr=True), history, result.report)
+            show(CommandContext(to_stderr=True, everything=session.everything), history, result.report)
     return code

@@ -8,18 +8,18 @@ import click
 
 from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.intent import show_intent
+from takeback.cli.life import show_file, show_moment
 from takeback.cli.options import ids_of
 from takeback.cli.render.history import (
     action_data,
     change_data,
     checkpoint_data,
     run_data,
-    step_undone,
     telling,
     what,
     what_step,
-    who,
 )
+from takeback.cli.render.listing import change_lines
 from takeback.cli.render.runs import (
     approval_data,
     approval_lines,
@@ -33,7 +33,7 @@ from takeback.cli.render.runs import (
     waits_for_a_decision,
     ways_on,
 )
-from takeback.cli.text import ago, plural
+from takeback.cli.text import ago
 from takeback.core import ids
 from takeback.core.change import Change
 from takeback.core.entities import Approval, Checkpoint, RecordedAction, RecordedRun, RecordedStep
@@ -41,7 +41,7 @@ from takeback.core.events import ActionBegan
 from takeback.core.history import History
 from takeback.core.selection import why_compacted
 from takeback.errors import UsageError
-from takeback.workspace.describe import RunSnapshot, is_call, run_of, short, verb
+from takeback.workspace.describe import RunSnapshot, actor_of, is_call, run_of, short, step_undone
 from takeback.workspace.workspace import Workspace
 
 LINES_MAX = 50
@@ -50,18 +50,26 @@ Found = RecordedAction | RecordedRun | RecordedStep | Approval | Checkpoint
 
 
 @click.command("show", cls=TakebackCommand)
-@click.argument("id", shell_complete=ids_of("everything"))
+@click.argument("id", metavar="ID | ID:FILE", shell_complete=ids_of("everything"))
 @click.option("--all", "everything", is_flag=True, help=f"List everything, not only {LINES_MAX} of each kind")
 @click.pass_obj
 def command(session: CommandContext, id: str, everything: bool) -> None:
-    """Show everything that was recorded about one id
+    """Show everything that was recorded about one id, or a file as it was
 
     ID is a run, a step, an action, a request for approval, an intent or a checkpoint. For anything inside a run, this
     also shows the state of the run at that moment: its steps, its calls with their results, its requests and its
     memory.
+
+    ID:FILE writes exactly the bytes that FILE had after ID. In place of ID there may be any moment, with or without a
+    file: `takeback show "2h ago:src/app.py"`.
     """
-    kind, _ = ids.parse(id)
     with session.workspace() as workspace:
+        named, path = workspace.past.split(id)
+        if path:
+            return show_file(session, workspace, named, path)
+        if not ids.is_id(named) and workspace.past.is_moment(named):
+            return show_moment(session, workspace, named)
+        kind, _ = ids.parse(id)
         if kind == ids.INTENT and (queued := workspace.outbox.get(id)):
             return show_intent(session, workspace, queued)
         history = workspace.history
@@ -148,7 +156,7 @@ def _lines(workspace: Workspace, history: History, found: Found, most: int) -> l
             for action in calls_of(history, run, found.id)
         ]
         return lines + _changes(workspace, changes_of_step(history, run, found), most)
-    lines = [f"{found.id}  {what(history, found)}  by {who(found)}, {ago(found.began_us)}"]
+    lines = [f"{found.id}  {what(history, found)}  by {actor_of(found)}, {ago(found.began_us)}"]
     if found.why:
         lines.append(f"  {found.why}")
     if found.compacted_us:
@@ -178,8 +186,8 @@ def _lines_of_run(history: History, run: RecordedRun) -> list[str]:
 
 
 def _changes(workspace: Workspace, changes: Sequence[Change], most: int) -> list[str]:
-    shown = telling(changes)[:most] if most else changes
-    lines = [f"  {workspace.tell(change) or f'{verb(change):9}{change.target}'}" for change in shown]
-    if len(shown) < len(changes):
-        lines.append(f"  … {plural(len(changes) - len(shown), 'more change')}; --all lists them")
-    return lines
+    """Return what was changed; without `most`, every path."""
+    shown = telling(changes) if most else changes
+    return change_lines(
+        shown, workspace.places(shown), workspace.tell, everything=not most, most=most or len(shown)
+    )

@@ -9,7 +9,7 @@ import click
 from takeback.cli import staging
 from takeback.cli.beginning import first_checkpoint
 from takeback.cli.context import CommandContext, TakebackGroup
-from takeback.cli.options import NETWORK, ON_CONFLICT, PREVIEW
+from takeback.cli.options import NETWORK, ON_CONFLICT, PREVIEW, ids_of
 from takeback.cli.render.stages import (
     comparison_data,
     comparison_lines,
@@ -23,6 +23,12 @@ from takeback.core.codec import printable
 from takeback.settings import environment
 
 
+class NamedRunningCommand(RunningCommand):
+    """A command line whose first word is not yet the user's command, which comes after `--`."""
+
+    allow_interspersed_args = True
+
+
 @click.group("stage", cls=TakebackGroup)
 def command() -> None:
     """Work in private views of the workspace: make, look, accept, drop"""
@@ -30,7 +36,13 @@ def command() -> None:
 
 @command.command("new")
 @click.argument("name", default="")
-@click.option("--at", metavar="MOMENT", default="", help="Show the workspace as it was at this moment")
+@click.option(
+    "--at",
+    metavar="MOMENT",
+    default="",
+    shell_complete=ids_of("moments"),
+    help='Show the workspace as it was at this moment: c3, "before a4", 14:02, "2h ago", last-clean',
+)
 @NETWORK
 @click.pass_obj
 def new(session: CommandContext, name: str, at: str, network: str) -> None:
@@ -94,7 +106,7 @@ def diff(session: CommandContext, name: str) -> None:
         click.echo(stage.diff().text, nl=False)
 
 
-@command.command("run", cls=RunningCommand, context_settings={"ignore_unknown_options": False})
+@command.command("run", cls=NamedRunningCommand)
 @click.argument("name")
 @NETWORK
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,8 +28,9 @@ from takeback.cli.render.sessions import (
     sessions,
     telling_changes,
 )
-from takeback.cli.text import ago, iso, plural
-from takeback.core.change import Change
+from takeback.cli.text import ago, day, fit, folded, iso, joined, plural
+from takeback.core.change import ABSENT, Change
+from takeback.core.codec import one_line
 from takeback.core.entities import Approval, RecordedAction, RecordedRun
 from takeback.core.events import Did, Item, RollbackBegan
 from takeback.core.history import History
@@ -39,7 +41,7 @@ from takeback.core.selection import last_action
 from takeback.errors import RunBusy, UsageError
 from takeback.settings import environment, toml
 from takeback.system.processes import is_alive
-from takeback.workspace.describe import in_doubt
+from takeback.workspace.describe import in_doubt, item_said
 from takeback.workspace.locate import find_modules_at, find_root, registry_of_user
 from takeback.workspace.lost_history import Lost
 from takeback.workspace.opening import find_workspace, lost_at
@@ -47,14 +49,20 @@ from takeback.workspace.store.journal import held_unopened
 from takeback.workspace.trusted_settings import Held
 from takeback.workspace.workspace import Workspace
 
+if TYPE_CHECKING:
+    from takeback.workspace.results import StageCard
+
 RUNS_SHOWN = 5
 UNKNOWN_LISTED = 100
+DAY_US = 86_400_000_000
 IDS_SHOWN = 3
+ITEMS_SHOWN = 10
 
 
 @click.command("status", cls=TakebackCommand)
+@click.option("--all", "everything", is_flag=True, help="Name every path, instead of counting the rest")
 @click.pass_obj
-def command(session: CommandContext) -> None:
+def command(session: CommandContext, everything: bool) -> None:
     """Show the state of the workspace, and what waits for you"""
     workspace = find_workspace(".")
     if workspace is None:
@@ -66,11 +74,13 @@ def command(session: CommandContext) -> None:
         history = workspace.history
         waiting = workspace.approvals() if history.unused_approvals() else []
         outbox = {state.value: count for state, count in workspace.outbox.counts().items()}
+        session.everything = everything
         so_far = _changed_so_far(workspace)
         stores = [store for mark in history.marks.values() for store in mark.left_out]
         tampered = hook_tampering.warnings(workspace)
         workspace.notices += tampered
         elsewhere, gone = _elsewhere(workspace), workspace.lost
+        views = list(workspace.stages) if workspace.known.has_stages else []
         held, notice = _holding(lambda: workspace.trusted.held)
         workspace.notices += [notice] if notice else []
         if session.json:
@@ -81,6 +91,7 @@ def command(session: CommandContext) -> None:
             data["settings"] = _settings_data(held)
             data["lost"] = _lost_data(gone)
             data["left_out"] = stores
+            data["stages"] = [view.name for view in views]
             return session.data(
                 {"protected": True, "root": str(workspace.root), "warnings": tampered, **data}
             )
@@ -89,10 +100,21 @@ def command(session: CommandContext) -> None:
                 f"This workspace sits in {elsewhere}. Nothing is recorded here; `takeback log` reads it."
             )
         root = "" if elsewhere else str(workspace.root)
-        for line in [*_lines(root, history, waiting, so_far), *outbox_lines(outbox)]:
+        names = _named(workspace, so_far, everything=everything) if so_far else []
+        remains = _remaining_lines(workspace, everything=everything)
+        for line in fit([*_lines(root, history, waiting, names, remains), *outbox_lines(outbox)]):
             session.line(line)
+        for view in views:
+            session.line(view_line(view.name, view.card, held.settings.stage.keep_days))
         for store in stores:
             session.line(f"Not recorded: {store}   (see [files] framework-stores)")
+
+
+def view_line(name: str, card: StageCard, keep_days: int) -> str:
+    """Return a line about a view that waits for a decision."""
+    did = f": {one_line(card.command, 50)}" if card.command else ""
+    end = f", until {day(card.last_us + keep_days * DAY_US)}" if keep_days else ""
+    return f"The view {name} waits, used {ago(card.last_us)}{end}{did}   takeback stage diff {name}"
 
 
 def _lost_data(gone: Lost | None) -> dict[str, object] | None:
@@ -181,8 +203,13 @@ def _data(history: History, waiting: list[Approval]) -> dict[str, object]:
     }
 
 
-def _lines(root: str, history: History, waiting: list[Approval], so_far: Sequence[Change]) -> list[str]:
-    """Return lines about a workspace that sits in this root; without one it sits elsewhere, and is only read here."""
+def _lines(
+    root: str, history: History, waiting: list[Approval], so_far: Sequence[str], remains: Sequence[str]
+) -> list[str]:
+    """Return lines about a workspace that sits in this root; without one it sits elsewhere, and is only read here.
+
+    `so_far` names what running calls have changed, and `remains` what the last rollback could not do.
+    """
     done = plural(history.tools, "action")
     lines = [f"{root} is protected: {done} recorded." if root else f"{done} recorded there."]
     if root and (chosen := last_action(history)):
@@ -199,15 +226,10 @@ def _lines(root: str, history: History, waiting: list[Approval], so_far: Sequenc
     if checkpoint := next(reversed(history.checkpoints.values()), None):
         message = f' "{checkpoint.taken.message}"' if checkpoint.taken.message else ""
         lines.append(f"Last checkpoint {checkpoint.id}{message}, {ago(checkpoint.at_us)}.")
-    lines += [
-        f"It is unknown whether {action.id} happened: {what(history, action)}.  {way_to_settle(action.id)}"
-        for action in _unknown(history)
-    ]
-    if remaining := _remaining(history):
-        action, items = remaining
-        lines.append(f"The last {action.kind} ({action.id}) is incomplete. Not as before:")
-        lines += [f"  {item.target.said}: {item.why or item.did}" for item in items[:10]]
-        lines.append(f"  {_way_on(history, action, items)}")
+    for action in _unknown(history):
+        happened = f"It is unknown whether {action.id} happened: {what(history, action)}."
+        lines += joined(happened, way_to_settle(action.id), "  ")
+    lines += remains
     lines += [line for run in sessions(history) for line in session_lines(history, run, so_far)]
     programs = [run for run in _going_on(history) if not run.began.detached]
     lines += [f"Run {run.id} is at work, begun {ago(run.began_us)}: {run.began.name}" for run in programs]
@@ -262,6 +284,30 @@ def _remaining(history: History) -> tuple[RecordedAction, list[Item]] | None:
     open_ = [item for item in last.items if item.did not in SETTLING or not item.verified]
     items = [item for item in open_ if not _is_answered(history, last, item)]
     return (last, items) if items else None
+
+
+def _named(workspace: Workspace, changes: Sequence[Change], *, everything: bool) -> list[str]:
+    from takeback.cli.render.listing import change_lines  # hardly ever needed
+
+    return change_lines(changes, workspace.places(changes), workspace.tell, everything=everything)
+
+
+def _remaining_lines(workspace: Workspace, *, everything: bool) -> list[str]:
+    """Return what the last rollback could not do, what matters first, and what to do about it."""
+    history = workspace.history
+    remaining = _remaining(history)
+    if remaining is None:
+        return []
+    action, items = remaining
+    places = workspace.places(Change(item.target, ABSENT, ABSENT) for item in items)
+    items.sort(key=lambda item: places[item.target].rank)
+    shown = items if everything else items[:ITEMS_SHOWN]
+    lines = folded(f"The last {action.kind} ({action.id}) is incomplete. Not as before:", "")
+    for item in shown:
+        lines += folded(f"{item_said(history, item)}: {item.why or item.did}", "  ")
+    if left := len(items) - len(shown):
+        lines.append(f"  and {left:,} more; --all lists them")
+    return [*lines, *folded(_way_on(history, action, items), "  ")]
 
 
 def _is_answered(history: History, rollback: RecordedAction, item: Item) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from takeback.cli.context import CommandContext, TakebackCommand
-from takeback.cli.options import ON_CONFLICT, PREVIEW, agents, ids_of
+from takeback.cli.options import ALL, ON_CONFLICT, PREVIEW, agents, ids_of
 from takeback.cli.rollback import answer
 
 
@@ -13,10 +13,10 @@ from takeback.cli.rollback import answer
 @click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=ids_of("undoable"))
 @click.option(
     "--to",
-    metavar="CHECKPOINT",
+    metavar="MOMENT",
     default=None,
-    shell_complete=ids_of("checkpoints"),
-    help="Take back everything after this checkpoint",
+    shell_complete=ids_of("moments"),
+    help='Take back everything after this moment: c3, "before a4", 14:02, "2h ago", last-clean',
 )
 @click.option(
     "--agent",
@@ -39,6 +39,7 @@ from takeback.cli.rollback import answer
 )
 @PREVIEW
 @ON_CONFLICT
+@ALL
 @click.pass_obj
 @click.pass_context
 def command(
@@ -51,6 +52,7 @@ def command(
     conversation: bool,
     preview: bool,
     on_conflict: str,
+    everything: bool,
 ) -> None:
     """Take back what an agent did, and keep what you did in the meantime
 
@@ -59,9 +61,11 @@ def command(
     prompt or a whole session. If the action belongs to a run, the output says how to take back the whole run.
     """
     with session.workspace() as workspace:
-        report = workspace.try_undo(
-            *ids, to=to, agent=agent, paths=paths, preview=preview, on_conflict=on_conflict
-        )
+        with session.progress.during("Taking back"):
+            report = workspace.try_undo(
+                *ids, to=to, agent=agent, paths=paths, preview=preview, on_conflict=on_conflict
+            )
         last = not ids and not to and not agent and not paths
+        session.everything = everything
         code = answer(session, workspace.history, report, last=last, forking=conversation, paths=paths)
     ctx.exit(code)

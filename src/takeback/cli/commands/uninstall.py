@@ -13,7 +13,7 @@ from takeback.cli.consent import may_write
 from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.options import clients
 from takeback.settings import environment
-from takeback.workspace.locate import find_root
+from takeback.workspace.locate import find_root, views_of
 
 
 @click.command("uninstall", cls=TakebackCommand)
@@ -50,6 +50,8 @@ def command(session: CommandContext, agent: str, user: bool, yes: bool) -> None:
     else:
         session.line(f"Removed the hooks: what {title} does from its next session on is not recorded.")
         session.line("What was recorded stays and can still be taken back.")
+    if names := views_of(root):
+        session.line(f"Views of this folder are kept: {', '.join(names)}   takeback stage list")
     for one in left:
         for line in _lines(agent, one, root, home):
             session.line(line)

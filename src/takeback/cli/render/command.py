@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from takeback.cli.render.history import counted
-from takeback.cli.text import iso, plural
+from takeback.cli.text import iso, joined, plural
 from takeback.core.change import Change
 from takeback.core.codec import one_line
 from takeback.core.entities import RecordedAction
@@ -47,8 +47,13 @@ def _few(survey: Survey) -> list[str]:
     return [*every[:MISSED_SHOWN], *([f"and {more:,} more"] if more > 0 else [])]
 
 
-def summary_lines(history: History, action: RecordedAction, result: CommandResult, called: str) -> list[str]:
-    """Return a line on what changed, and how to take it back; nothing if there is nothing to report."""
+def summary_lines(
+    history: History, action: RecordedAction, result: CommandResult, called: str, names: Sequence[str] = ()
+) -> list[str]:
+    """Return lines on what changed, and how to take it back; nothing if there is nothing to report.
+
+    `names` are lines that name what changed.
+    """
     child, undoing = result.child, result.report is not None
     seconds = (action.ended_us - action.began_us) / 1e6
     ending = child.why or (f"failed with exit code {child.code}" if child.code else "done")
@@ -59,7 +64,8 @@ def summary_lines(history: History, action: RecordedAction, result: CommandResul
         calls = len(actions) - 1 - len(parts)
         whose = f"It, with the {plural(calls, 'call')} inside it," if calls else "It"
         whose = f"In {plural(len(parts), 'part')} {whose[0].lower()}{whose[1:]}" if parts else whose
-        lines.append(f"{called} {ending} after {seconds:.1f} s. {whose} {counted_changes(changes)}.")
+        lines += joined(f"{called} {ending} after {seconds:.1f} s.", f"{whose} {counted_changes(changes)}.")
+        lines += names
         if not undoing:
             inner = [history.actions[id] for id in actions]
             more = any(one.leaves_something or one.is_unknown for one in inner)

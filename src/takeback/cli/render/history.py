@@ -15,10 +15,19 @@ from takeback.core.codec import one_line
 from takeback.core.entities import Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.events import ActionBegan, RollbackBegan
 from takeback.core.history import History
-from takeback.core.lifecycle import SETTLING, Life
-from takeback.core.selection import actions_of, inside
-from takeback.core.values import SUBJECTS, view
-from takeback.workspace.describe import MINOR_OF_GIT, NOT_ALLOWED, call_text, in_doubt, named, verb
+from takeback.workspace.describe import (
+    COMPACTED,
+    MINOR_OF_GIT,
+    actor_of,
+    is_taken_back,
+    kind_of_run,
+    name_of,
+    notes_of,
+    notes_of_run,
+    notes_of_step,
+    taken_back,
+    verb,
+)
 
 NOUNS = {
     "files": ("file", "files"),
@@ -34,19 +43,6 @@ NOUNS = {
 
 
 _FOLLOWS = re.compile(MINOR_OF_GIT)
-
-COMPACTED = "compacted"
-"""The note on what gc has removed from the history."""
-_ENDINGS = {
-    Life.OPEN: "unfinished",
-    Life.BACKGROUND: "still running",
-    Life.FAILED: "failed",
-    Life.STOPPED: "stopped",
-    Life.INTERRUPTED: "interrupted",
-    Life.SETTLED: "interrupted",
-    Life.HANDED_OVER: "handed over",
-}
-"""How an action or a run ended, if that is worth noting."""
 
 
 def counted(changes: Iterable[Change]) -> str:
@@ -71,18 +67,6 @@ def is_folder(change: Change) -> bool:
     )
 
 
-def who(action: RecordedAction) -> str:
-    if action.kind == "outside":
-        return "(outside)"
-    asked = not action.as_tool.name or (action.is_own and not action.as_tool.parent)
-    return action.actor or ("you" if asked else "agent")
-
-
-def who_short(action: RecordedAction) -> str:
-    """Return the actor without the id of a subagent: a table has little room."""
-    return ":".join(who(action).split(":")[:2])
-
-
 def what(history: History, action: RecordedAction) -> str:
     """Return the name of an action, with how it ended if that is worth noting."""
     if action.kind == "outside" and action.compacted_us:
@@ -91,105 +75,23 @@ def what(history: History, action: RecordedAction) -> str:
         plain = [change for change in action.changes if not is_folder(change)] or action.changes
         names = sorted(str(change.target) for change in telling(plain))
         return f"changed {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-    ending = "not allowed" if action.why.endswith(NOT_ALLOWED) else _ENDINGS.get(action.life, "")
-    notes = [ending, "in doubt" if in_doubt(history, action) else ""]
-    if history.never_happened(action.id):
-        notes.append("did not happen")
-    if action.is_unknown:
-        notes.append("effect unknown")
-    if action.life is Life.DONE and any(i.did not in SETTLING or not i.verified for i in action.items):
-        notes.append("incomplete")
-    every = [action.id] if action.is_rollback else inside(history, [action.id])
-    notes.append(taken_back(history, every, "redone" if action.is_rollback else "taken back"))
-    if action.compacted_us:
-        notes.append(COMPACTED)
-    return _noted(one_line(_named(history, action), 60), notes)
-
-
-def _named(history: History, action: RecordedAction) -> str:
-    began = action.began
-    if isinstance(began, RollbackBegan) and not began.stage:
-        return f"{began.kind.value} {named(history, began.of)}"
-    if isinstance(began, ActionBegan) and began.key:
-        subject = _subject(history, action, began)
-        return f"{action.name}({subject})" if subject else call_text(action.name, began.arguments, 50)
-    return action.name
-
-
-def _subject(history: History, action: RecordedAction, began: ActionBegan) -> str:
-    """Return the command or the file of an agent's call, by which a person knows it."""
-    run = history.runs.get(action.stream)
-    given = began.arguments.get("kwargs") if isinstance(began.arguments, dict) else None
-    if not run or not run.began.detached or not isinstance(given, dict):
-        return ""
-    found = next((text for name in SUBJECTS if isinstance(text := given.get(name), str) and text), "")
-    root = history.began.root if history.began else ""
-    return one_line(str(view(found)).removeprefix(f"{root}/"), 50)
+    return _noted(one_line(name_of(history, action), 60), notes_of(history, action))
 
 
 def what_step(history: History, step: RecordedStep) -> str:
     """Return the name of a step. A step of a program has a body; one without is a prompt to an agent."""
-    notes = [step_undone(history, step), _compacted(history, history.actions_in(step.id))]
-    if not step.body:
-        return _noted(f"prompt {one_line(step.name, 53) or 'unknown'}", notes)
-    return _noted(f"step {one_line(step.name, 55)}", [_ENDINGS.get(step.life, ""), *notes])
-
-
-def step_undone(history: History, step: RecordedStep) -> str:
-    """Return `taken back`, `partly taken back`, or ""."""
-    if step.body:
-        return undone(history, step.body)
-    return taken_back(history, actions_of(history, step.id), "taken back")
+    name = (
+        f"step {one_line(step.name, 55)}" if step.body else f"prompt {one_line(step.name, 53) or 'unknown'}"
+    )
+    return _noted(name, notes_of_step(history, step))
 
 
 def what_run(history: History, run: RecordedRun) -> str:
-    word, ending = "run", _ENDINGS.get(run.life, "")
-    if run.began.detached:
-        word = "thread" if run.began.thread else "session"
-        ending = "open" if run.life is Life.OPEN else ending
-    notes = [ending, taken_back(history, run.actions, "taken back"), _compacted(history, run.actions)]
-    return _noted(f"{word} {one_line(run.began.name, 56)}", notes)
-
-
-def _compacted(history: History, actions: Iterable[str]) -> str:
-    return COMPACTED if any(history.actions[id].compacted_us for id in actions) else ""
+    return _noted(f"{kind_of_run(run)} {one_line(run.began.name, 56)}", notes_of_run(history, run))
 
 
 def _noted(name: str, notes: list[str]) -> str:
-    return "  ".join([name, ", ".join(filter(None, notes))]).strip()
-
-
-def taken_back(history: History, actions: Iterable[str], word: str) -> str:
-    """Return this word if all changes were taken back, `partly` with it, `kept` if an undo kept them, or ""."""
-    every = list(actions)
-    # Of what was compacted it is known whether it was taken back, and no more.
-    gone = [id for id in every if history.actions[id].compacted_us]
-    back = sum(_is_back(history, id) for id in gone)
-    left = sum(len(history.live(id)) for id in every) + len(gone) - back
-    settled = sum(len(history.entries(id)) for id in every) + len(gone) - left
-    if not settled:
-        return ""
-    kept = sum(len(history.kept(id)) for id in every)
-    if kept == settled:
-        word = "kept"
-    return f"partly {word}" if left or 0 < kept < settled else word
-
-
-def _is_back(history: History, action: str) -> bool:
-    is_rollback = history.actions[action].is_rollback
-    return history.is_redone(action) if is_rollback else history.is_undone(action)
-
-
-def undone(history: History, action: str) -> str:
-    """Return the same for one action, even if it had changed nothing."""
-    word = taken_back(history, [action], "taken back") if action in history.actions else ""
-    return word or ("taken back" if history.is_undone(action) else "")
-
-
-def is_taken_back(history: History, action: RecordedAction) -> bool:
-    """Return True if all changes of the action were taken back."""
-    known = bool(action.changes) or bool(action.compacted_us)
-    return known and taken_back(history, [action.id], "taken back") == "taken back"
+    return "  ".join([name, ", ".join(notes)]).strip()
 
 
 def action_data(history: History, action: RecordedAction) -> dict[str, Any]:
@@ -199,7 +101,7 @@ def action_data(history: History, action: RecordedAction) -> dict[str, Any]:
         "kind": action.kind,
         "name": action.name,
         "run": action.stream if action.stream in history.runs else None,
-        "actor": who(action),
+        "actor": actor_of(action),
         "at": iso(action.began_us),
         "ended": iso(action.ended_us) if action.ended_us else None,
         "state": action.life.value,
@@ -245,7 +147,8 @@ def run_data(run: RecordedRun) -> dict[str, Any]:
         "attempt": run.began.generation,
         "ref": run.began.ref,
         "steps": [
-            {"id": s.id, "name": s.name, "state": s.life.value, "ref": s.ref} for s in run.steps.values()
+            {"id": s.id, "name": s.name, "state": s.life.value, "ref": s.ref, "at": iso(s.began_us)}
+            for s in run.steps.values()
         ],
         "actions": list(run.actions),
     }

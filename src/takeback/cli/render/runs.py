@@ -12,9 +12,6 @@ from takeback.cli.render.history import (
     counted,
     is_folder,
     run_data,
-    step_undone,
-    taken_back,
-    undone,
     what_run,
 )
 from takeback.cli.text import ago, iso, plural, until
@@ -25,7 +22,17 @@ from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.memory import flatten, keys_of
 from takeback.core.values import view
-from takeback.workspace.describe import RunSnapshot, call_text, in_doubt, is_call, short, stands
+from takeback.workspace.describe import (
+    RunSnapshot,
+    call_text,
+    in_doubt,
+    is_call,
+    short,
+    stands,
+    step_undone,
+    taken_back,
+    undone,
+)
 from takeback.workspace.resuming import can_be_executed, command_of
 
 T = TypeVar("T")

@@ -14,8 +14,6 @@ from takeback.core.entities import RecordedAction, RecordedRun, RecordedStep
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 
-NAMES_SHOWN = 5
-
 
 def sessions(history: History) -> list[RecordedRun]:
     """Return agents' open sessions that have done something."""
@@ -32,8 +30,8 @@ def telling_changes(changes: list[Change]) -> list[Change]:
     return [change for change in changes if not is_folder(change)] or changes
 
 
-def session_lines(history: History, run: RecordedRun, so_far: Sequence[Change]) -> list[str]:
-    """Return lines about a session, with its prompt and its running calls."""
+def session_lines(history: History, run: RecordedRun, so_far: Sequence[str]) -> list[str]:
+    """Return lines about a session, with its prompt and its running calls; `so_far` names what they have changed."""
     done = [history.actions[id] for id in run.actions if history.actions[id].is_tool]
     changes = [change for action in done for change in action.changes]
     who = (
@@ -50,9 +48,7 @@ def session_lines(history: History, run: RecordedRun, so_far: Sequence[Change]) 
     running = _running(history, run)
     lines += [f"  running {a.id} since {ago(a.began_us)}: {what(history, a)}" for a in running]
     if running and so_far:
-        names = ", ".join(change.target.said for change in so_far[:NAMES_SHOWN])
-        more = f" and {len(so_far) - NAMES_SHOWN:,} more" if len(so_far) > NAMES_SHOWN else ""
-        lines.append(f"  changed so far, not yet recorded: {names}{more}")
+        lines += ["  so far, not yet recorded:", *(f"  {line}" for line in so_far)]
     return lines
 
 

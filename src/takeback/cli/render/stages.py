@@ -62,12 +62,12 @@ def accepted_lines(name: str, report: RollbackReport) -> list[str]:
     words = _WOULD_DO if report.preview else _DID
     lines = [f"Would accept {name}:" if report.preview else f"Accepted {name} as {report.rollback}"]
     whys = {item.target: item.why for item in report.items}
-    for did, targets in report.grouped():
+    for did, listed in report.lists():
         if did == "already":
             continue
-        for target in targets:
-            why = f": {whys[target]}" if whys[target] else ""
-            lines.append(f"  {words.get(did, did):<10} {report.said[target]}{why}")
+        for line, text in zip(listed, report.texts(listed), strict=True):
+            why = f": {whys[line.targets[0]]}" if whys[line.targets[0]] else ""
+            lines.append(f"  {words.get(did, did):<10} {text}{why}")
     if report.preview:
         return lines
     verified = sum(item.verified for item in report.items)

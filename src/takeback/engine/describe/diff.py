@@ -34,10 +34,14 @@ class Diff(msgspec.Struct, frozen=True):
         return bool(self.changes)
 
     def __str__(self) -> str:
-        return "".join(line for change in self.changes for line in self.unified(change))
+        return "".join(self.lines())
 
     def __repr__(self) -> str:
         return f"<Diff of {len(self.changes)} changes>"
+
+    def lines(self) -> Iterator[str]:
+        """Yield the unified diff line by line; only what it takes is read."""
+        return (line for change in self.changes for line in self.unified(change))
 
     def unified(self, change: Change) -> Iterator[str]:
         """Yield one change as a unified diff, or as one sentence if lines cannot describe it."""

@@ -1,13 +1,13 @@
 """Replaying a run: the same events in the same order, with the recorded results. Nothing is executed.
 
-The journal is folded from its first record on, so each moment is exactly as it was: what a later undo took back
+A replay folds the journal from its first record on, so each moment is exactly as it was: what a later undo took back
 is still there before it. No function of the user is imported, and no resource is accessed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,6 +20,9 @@ from takeback.core.record import Record
 from takeback.core.values import view
 from takeback.engine.describe import wording
 from takeback.errors import ContentGone, UsageError
+
+if TYPE_CHECKING:
+    from takeback.core.past import Pick
 
 Read = Callable[[], Iterable[Record]]
 Result = Callable[[RecordedAction], Any]
@@ -87,27 +90,25 @@ def replay(read: Read, run: str, to: str, result: Result) -> Iterator[ReplayMome
     return _moments(read, run, until, result)
 
 
-def states_at(history: History, read: Read, id: str, now_us: int) -> list[RunSnapshot]:
+def states_at(history: History, pick: Pick, id: str, now_us: int) -> list[RunSnapshot]:
     """Return the state of the run that `id` belongs to when `id` was over; for a checkpoint, of each open run.
 
     For the id of a run it is the present state, because a run may have been taken back after it ended. `history` is
-    the present one, last written at `now_us`: it answers for a run, and for what belongs to none. Only what a run was
-    like at an earlier moment has to be read from the beginning.
+    the present one, last written at `now_us`. Only records that speak of these runs are read.
     """
+    from takeback.core import past  # few commands show a past moment
+
     if id in history.runs:
         return [RunSnapshot(history.seq, now_us, history.runs[id], history)]
+    is_checkpoint = id in history.checkpoints
     if id in history.actions and not run_of(history, id):
         return []
-    until = position(read(), id)
-    then, at_us = History(), 0
-    for record in read():
-        if record.seq > until:
-            break
-        then.apply(record)
-        at_us = record.at_us
-    run = run_of(then, id)
-    runs = [then.runs[run]] if run else then.open_runs() if id in then.checkpoints else []
-    return [RunSnapshot(then.seq, at_us, each, then) for each in runs]
+    about = pick(past.records_about(history, id))
+    until = position(about, id)
+    then = past.at(history, until, pick)
+    at_us = next(record.at_us for record in about if record.seq == until)
+    runs = history.runs_open_at(id) if is_checkpoint else [run_of(history, id)]
+    return [RunSnapshot(until, at_us, then.runs[run], then) for run in runs]
 
 
 def run_of(history: History, id: str) -> str:

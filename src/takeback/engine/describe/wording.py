@@ -12,16 +12,19 @@ from takeback.core import events as e
 from takeback.core import ids
 from takeback.core import intents as i
 from takeback.core.change import Change
+from takeback.core.codec import one_line
 from takeback.core.entities import RecordedAction
 from takeback.core.history import History
 from takeback.core.memory import keys_of
 from takeback.core.record import Record
-from takeback.core.values import view
+from takeback.core.values import SUBJECTS, view
 
 NOT_ALLOWED = "it was not allowed"
 """The end of the reason of an action that its human refused, so that it never ran."""
 TEXT_MAX = 100
 NAMES_MAX = 4
+LOOKED_AT = 4
+"""So many actions of a run are looked at for each that is named, to know whether all are."""
 
 
 class EventText(msgspec.Struct, frozen=True):
@@ -57,6 +60,38 @@ def call_text(name: str, arguments: Any, most: int = TEXT_MAX) -> str:
     return f"{name}({text if len(text) <= most else text[: most - 1] + '…'})"
 
 
+def known_as(history: History, action: RecordedAction, most: int = 60) -> str:
+    """Return that by which a person knows an action.
+
+    `git push origin main` of a shell, `Edit src/app.py` of another tool, `add_record("mail")` of a function.
+    """
+    began = action.began
+    if isinstance(began, e.RollbackBegan):
+        return one_line(f"{began.kind.value} of {named(history, began.of)}", most)
+    if not isinstance(began, e.ActionBegan) or not began.key:
+        return one_line(action.name, most)
+    run = history.runs.get(action.stream)
+    given = began.arguments.get("kwargs") if isinstance(began.arguments, dict) else None
+    if run is None or not run.began.detached or not isinstance(given, dict):
+        return one_line(call_text(action.name, began.arguments), most)
+    name = next((name for name in SUBJECTS if isinstance(given.get(name), str) and given[name]), "")
+    if not name:
+        return one_line(call_text(action.name, began.arguments), most)
+    subject = str(view(given[name]))
+    if name == "command":
+        return one_line(subject, most)
+    root = history.began.root if history.began else ""
+    return one_line(f"{action.name} {subject.removeprefix(f'{root}/')}", most)
+
+
+def item_said(history: History, item: e.Item) -> str:
+    """Return the target of a recorded item by what a person knows it by."""
+    made_by = [history.actions[id] for id in item.settles if id in history.actions]
+    if item.target.resource == "calls" and len(made_by) == 1 and made_by[0].is_tool:
+        return known_as(history, made_by[0])
+    return item.target.said
+
+
 def body_of(history: History, action: RecordedAction) -> str:
     """Return the step or the run whose body this action is; empty if it is an action of its own."""
     run, began = history.runs.get(action.stream), action.began
@@ -78,7 +113,7 @@ def changed(changes: Iterable[Change]) -> str:
     groups: dict[str, Counter[str]] = {}
     for change in every:
         name = "/".join(keys_of(change.target.name)) if change.target.resource == "memory" else ""
-        groups.setdefault(change.target.resource, Counter())[name or change.target.name] += 1
+        groups.setdefault(change.target.resource, Counter())[name or change.target.said] += 1
     parts = []
     for resource, names in groups.items():
         shown = ", ".join(list(names)[:NAMES_MAX])
@@ -222,7 +257,7 @@ def _rollback_began(history: History, record: Record, event: e.RollbackBegan) ->
 
 def _rollback_progressed(_history: History, _record: Record, event: e.RollbackProgressed) -> EventText:
     item = event.item
-    return EventText(event.rollback, f"{item.target.name}: {item.did.value}{_because(item.why)}", minor=True)
+    return EventText(event.rollback, f"{item.target.said}: {item.did.value}{_because(item.why)}", minor=True)
 
 
 def _rollback_ended(history: History, _record: Record, event: e.RollbackEnded) -> EventText:
@@ -261,15 +296,23 @@ _MOVED: dict[type, str] = {
 
 def named(history: History, of: tuple[str, ...]) -> str:
     """Return the names of what a rollback takes back. A run that it takes back completely is named as a run."""
-    left = set(of)
-    for stream in {history.actions[id].stream for id in of if id in history.actions}:
-        run = history.runs.get(stream)
-        tools = {id for id in run.actions if history.actions[id].is_tool} if run else set()
-        if len(tools) > 1 and tools <= left:
-            left = left - tools | {stream}
-    shown = sorted(left, key=ids.seq_of)
+    shown = fewest_ids(history, of)
     more = f" and {len(shown) - NAMES_MAX} more" if len(shown) > NAMES_MAX else ""
     return ", ".join(shown[:NAMES_MAX]) + more
+
+
+def fewest_ids(history: History, of: Iterable[str]) -> list[str]:
+    """Return these ids in order; the id of a run stands for all its actions, if all of them are there."""
+    left = set(of)
+    by_stream = Counter(history.actions[id].stream for id in left if id in history.actions)
+    for stream, count in by_stream.items():
+        run = history.runs.get(stream)
+        if run is None or len(run.actions) > LOOKED_AT * count:
+            continue  # to look at each action of a long session would take as long as the session
+        tools = {id for id in run.actions if history.actions[id].is_tool}
+        if len(tools) > 1 and tools <= left:
+            left = left - tools | {stream}
+    return sorted(left, key=lambda id: ids.seq_of(id) if ids.is_id(id) else 0)  # a restore names a moment
 
 
 _SAY: dict[type, Callable[[History, Record, Any], EventText]] = {

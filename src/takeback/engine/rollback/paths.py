@@ -23,7 +23,7 @@ def path_filter(root: Path, history: History, paths: Iterable[str]) -> Filter:
 
 def at_paths(root: Path, paths: Iterable[str]) -> AtPaths:
     """Return a filter for targets at or below these paths, whether or not anything recorded changed them."""
-    return AtPaths(_relative(root, path) for path in paths)
+    return AtPaths(relative(root, path) for path in paths)
 
 
 class AtPaths(NarrowFilter):
@@ -55,19 +55,19 @@ def _covers(path: bytes, target: Target) -> bool:
 
 def _known(root: Path, history: History, path: str) -> bytes:
     """Return the path relative to the root, or an absolute one outside. Raise UsageError if it never existed."""
-    relative = _relative(root, path)
-    if relative.startswith(b"/"):
-        if not _was_changed(history, relative):
+    found = relative(root, path)
+    if found.startswith(b"/"):
+        if not _was_changed(history, found):
             raise UsageError(f"{path} is outside the workspace {root}, and nothing recorded changed it")
-        return relative
-    if os.path.lexists(os.path.join(os.fsencode(root), relative)):
-        return relative
-    if not _was_changed(history, relative):
+        return found
+    if os.path.lexists(os.path.join(os.fsencode(root), found)):
+        return found
+    if not _was_changed(history, found):
         raise UsageError(
             f"there is no {path}, and no recorded action ever changed it; nothing was changed",
             hint="`takeback log` lists the actions, and `takeback show ID` the paths of one",
         )
-    return relative
+    return found
 
 
 def _was_changed(history: History, path: bytes) -> bool:
@@ -82,13 +82,14 @@ def _changed(history: History, path: bytes) -> Iterator[Target]:
     return (target for resource in resources for target in history.targets(resource, name))
 
 
-def _relative(root: Path, path: str) -> bytes:
+def relative(root: Path, path: str) -> bytes:
+    """Return a path relative to the root, or an absolute one outside of it."""
     if not path:
         # A script's variable that is not set must not stand for the whole workspace.
         raise UsageError("an empty path was given; nothing was changed", hint="for the current folder: .")
     # The folder is resolved, the name is not: the user may mean a link itself.
     folder, name = os.path.split(os.path.abspath(path))
     whole = os.path.join(os.path.realpath(folder), name)
-    relative = os.path.relpath(whole, root)
-    outside = relative == ".." or relative.startswith("../")
-    return os.fsencode(whole if outside else relative)
+    inside = os.path.relpath(whole, root)
+    outside = inside == ".." or inside.startswith("../")
+    return os.fsencode(whole if outside else inside)

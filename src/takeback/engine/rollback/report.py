@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from takeback.core.change import Change, Target
+from takeback.core.listing import ListedChange, ListLine, ListPlace, lines_of, listed_back, place_of
 from takeback.core.rollback import Do, Planned, RollbackPlan, Verdict
 from takeback.errors import ConflictError, RollbackIncomplete
 
@@ -71,6 +72,18 @@ class ReportItem(msgspec.Struct, frozen=True):
     """True if it hardly matters: only a time was put back, or nothing had to be done."""
     says: str = ""
     """A description for people, if the name of the target is not enough."""
+    listed: ListedChange | None = None
+    """Its place in a list for people."""
+    of: tuple[str, ...] = ()
+    """The actions that made the changes which it takes back."""
+
+    @property
+    def said(self) -> str:
+        """The text for people, without repeating what was done."""
+        return self.says.removesuffix(f" {self.did}") or self.target.said
+
+    def __repr__(self) -> str:
+        return f"<ReportItem {str(self.target)[:80]} {self.did}{'' if self.verified else ', not verified'}>"
 
     @property
     def resource(self) -> str:
@@ -105,6 +118,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
     """Later actions that were skipped: they may have changed something that is now unreachable."""
     unknown: tuple[str, ...] = ()
     """Actions that may have had more effects elsewhere than this report lists."""
+    doubtful: tuple[str, ...] = ()
+    """Actions that may have made a change that was kept: it is unknown whose it is."""
     beyond: tuple[str, ...] = ()
     """Later actions that did something irreversible elsewhere and changed nothing here."""
     unsettled: tuple[str, ...] = ()
@@ -113,6 +128,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
     """Actions that an undo stopped at; empty if a human's changes are in the way too."""
     others_too: bool = False
     """True if an undo of `of` and `others` together would not stop."""
+    files_apart: bool = False
+    """True if an undo of the files alone could be merged: a branch cannot be, and is in the way."""
 
     @property
     def is_stopped(self) -> bool:
@@ -147,14 +164,16 @@ class RollbackReport(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.verdict is Verdict.CONFLICT:
-            conflicts = [item for item in self.items if item.did == "conflict"]
-            names, why = _names(item.target.said for item in conflicts), conflicts[0].why
-            return f"Stopped at {names}: {why}. Nothing was {_NOTHING_DONE[self.kind]}."
+            lines = dict(self.lists())["conflict"]
+            why = next(item.why for item in self.items if item.target == lines[0].targets[0])
+            names = _names(self.texts(lines), _sizes(lines))
+            return f"Stopped at {names}: {why.partition(BY_HAND)[0]}. Nothing was {_NOTHING_DONE[self.kind]}."
         if not self.items:
             return f"Nothing to {DOING[self.kind]}.{self._elsewhere()}"
         words = _ACCEPTED if self.kind == "accept" else {}
-        grouped = self.grouped()
-        parts = [f"{words.get(did, did)} {_names(self.said[t] for t in targets)}" for did, targets in grouped]
+        parts = [
+            f"{words.get(did, did)} {_names(self.texts(lines), _sizes(lines))}" for did, lines in self.lists()
+        ]
         verb = (WOULD_TITLES if self.preview else TITLES)[self.kind]
         text = f"{verb} {_counted(len(self.achieved))}: {', '.join(parts) or 'all was as before'}."
         if not self.preview:
@@ -164,7 +183,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
     def _elsewhere(self) -> str:
         stays = f" What {_names(self.beyond)} did elsewhere stays." if self.beyond else ""
         unknown = f" Unknown: whether {_names(self.unknown)} did anything elsewhere." if self.unknown else ""
-        return stays + unknown
+        doubt = f" Unknown: whether {_names(self.doubtful)} changed what was kept." if self.doubtful else ""
+        return stays + doubt + unknown
 
     @property
     def achieved(self) -> list[ReportItem]:
@@ -182,10 +202,19 @@ class RollbackReport(msgspec.Struct, frozen=True):
                 groups.setdefault(item.did, []).append(item.target)
         return [(did, sorted(groups[did])) for did in _ORDER if did in groups]
 
-    @property
-    def said(self) -> dict[Target, str]:
-        """The text for each target in the report, without repeating what was done."""
-        return {i.target: i.says.removesuffix(f" {i.did}") or i.target.said for i in self.items}
+    def lists(self, *, folding: bool = True) -> list[tuple[str, list[ListLine]]]:
+        """Return the lines for people by what was done, in the order of the report: what matters most first."""
+        groups: dict[str, list[ListedChange]] = {}
+        for item in self.items:
+            if not item.minor:
+                placed = item.listed or ListedChange(item.target, place_of(item.target))
+                groups.setdefault(item.did, []).append(placed)
+        return [(did, lines_of(groups[did], folding=folding)) for did in _ORDER if did in groups]
+
+    def texts(self, lines: Iterable[ListLine]) -> list[str]:
+        """Return the text of each line."""
+        said = {item.target: item.said for item in self.items if item.says}
+        return [line.said if line.is_folded else said.get(line.targets[0], line.name) for line in lines]
 
     def data(self) -> dict[str, Any]:
         """Return the object that `undo --json` prints."""
@@ -196,7 +225,7 @@ class RollbackReport(msgspec.Struct, frozen=True):
             "verdict": self.verdict.value,
             "preview": self.preview,
             "finished_earlier": self.finished_earlier,
-            "unknown": list(self.unknown),
+            "unknown": list(dict.fromkeys((*self.doubtful, *self.unknown))),
             "items": [item.data() for item in self.items],
             **({"passed_over": list(self.passed)} if self.passed else {}),
             **({"unsettled": list(self.unsettled)} if self.unsettled else {}),
@@ -208,10 +237,12 @@ def of_plan(
     kind: str,
     says: Callable[[Planned], str],
     minor: Callable[[Target], bool],
+    places: Mapping[Target, ListPlace],
     *,
     preview: bool,
     choices: tuple[str, ...] = (),
     unknown: tuple[str, ...] = (),
+    doubtful: tuple[str, ...] = (),
 ) -> RollbackReport:
     """Return the report of a plan that was not carried out. `minor` says which targets follow from others."""
     stopped = bool(plan.conflicts) and not preview
@@ -224,6 +255,8 @@ def of_plan(
             i.blockers,
             is_minor(did, i, follows=minor(i.target)),
             "" if did == UNTOUCHED else says(i),
+            listed_back(Change(i.target, i.present, i.goal), places, kind),
+            i.settles,
         )
         for i in plan.items
     )
@@ -232,15 +265,25 @@ def of_plan(
         verdict = Verdict.CONFLICT
     elif any(item.do is Do.LEAVE for item in plan.items):
         verdict = Verdict.PARTIAL
-    elif unknown:
+    elif unknown or doubtful:
         verdict = Verdict.UNKNOWN
     elif not any(item.changes_something for item in plan.items):
         verdict = Verdict.NOTHING
     return RollbackReport(
-        "", kind, plan.of, verdict, items, preview=preview, choices=choices, unknown=unknown
+        "",
+        kind,
+        plan.of,
+        verdict,
+        items,
+        preview=preview,
+        choices=choices,
+        unknown=unknown,
+        doubtful=doubtful,
     )
 
 
+BY_HAND = "; by hand: "
+"""What is between a reason and a command that a human can use instead."""
 TRY_AGAIN = "try again"
 """The words with which a resource marks a conflict that is only temporary."""
 
@@ -269,8 +312,14 @@ def _counted(changes: int) -> str:
     return f"{changes or 'no'} change{'' if changes == 1 else 's'}"
 
 
-def _names(names: Iterable[str]) -> str:
+def _sizes(lines: Iterable[ListLine]) -> list[int]:
+    return [len(line.targets) for line in lines]
+
+
+def _names(names: Iterable[str], sizes: Sequence[int] = ()) -> str:
+    """Return the first names, and how many more there are; `sizes`: for how many targets each name stands."""
     every = list(names)
     if len(every) <= NAMES_SHOWN:
         return " and ".join(filter(None, [", ".join(every[:-1]), every[-1] if every else ""]))
-    return f"{', '.join(every[:NAMES_SHOWN])} and {len(every) - NAMES_SHOWN:,} more"
+    left = sum(sizes[NAMES_SHOWN:]) if sizes else len(every) - NAMES_SHOWN
+    return f"{', '.join(every[:NAMES_SHOWN])} and {left:,} more"

@@ -8,7 +8,7 @@ process or by the next command.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -16,14 +16,16 @@ import msgspec
 from takeback.core import events as e
 from takeback.core import ids
 from takeback.core import selection as select
-from takeback.core.change import ABSENT, Change, Target, Version
+from takeback.core.change import ABSENT, IN_ROOT, Change, Target, Version
 from takeback.core.entities import RecordedAction
 from takeback.core.history import History
+from takeback.core.listing import ListPlace, listed_back
 from takeback.core.rollback import (
     Do,
     OnConflict,
     Planned,
     RollbackPlan,
+    doubtful_among,
     judge,
     passed_over,
     plan_acceptance,
@@ -31,6 +33,7 @@ from takeback.core.rollback import (
     unknown_among,
 )
 from takeback.core.selection import Filter, Selection, any_target
+from takeback.engine.past.moments import Moments
 from takeback.engine.rollback import items as rollback_items
 from takeback.engine.rollback import restore as rollback_restore
 from takeback.engine.rollback import unreachable
@@ -53,11 +56,19 @@ ENDED = crash_points.crash_point("rollback-ended")
 PROGRESSED = crash_points.crash_point("rollback-progressed")
 
 
+Places = Callable[[Iterable[Change]], Mapping[Target, ListPlace]]
+"""Returns how much each of these changes matters to a person."""
+
+
 class Rollbacks:
     """The rollbacks of one workspace."""
 
-    def __init__(self, tracker: Tracker, calls: RecordedCalls, actor: str) -> None:
+    def __init__(
+        self, tracker: Tracker, moments: Moments, calls: RecordedCalls, actor: str, places: Places
+    ) -> None:
         self.tracker = tracker
+        self.moments = moments
+        self._places = places
         self.calls = calls
         self.ledger = tracker.ledger
         self.actor = actor
@@ -72,12 +83,13 @@ class Rollbacks:
         preview: bool = False,
         on_conflict: OnConflict = OnConflict.STOP,
     ) -> RollbackReport:
-        """Take back what recorded actions did: the last one, these, one agent's, or all after a checkpoint."""
+        """Take back what recorded actions did: the last one, these, one agent's, or all after a moment."""
         if to and (wanted_ids or agent):
             raise UsageError(
                 f"{'ids' if wanted_ids else '--agent'} and --to exclude each other",
-                hint="name what to take back, or a checkpoint",
+                hint="name what to take back, or a moment",
             )
+        after = self.moments.find(to).position if to else 0
         with self._quiet() as finished:
             if finished:
                 return finished
@@ -86,9 +98,11 @@ class Rollbacks:
             unsettled: tuple[str, ...] = ()
             over: tuple[RecordedAction, ...] = ()
             if to:
-                chosen = select.after(history, to, wanted)
+                chosen = select.after(history, after, wanted)
             elif wanted_ids:
-                chosen = select.of_ids(history, wanted_ids, wanted, agent)
+                # What was kept is decided about anew only if the user asks for it by its id.
+                decides = on_conflict in (OnConflict.MERGE, OnConflict.OVERWRITE)
+                chosen = select.of_ids(history, wanted_ids, wanted, agent, kept=decides)
             elif agent:
                 unsettled = tuple(a for a in history.unsettled() if select.is_by(history.actions[a], agent))
                 chosen = select.of_agent(history, agent, wanted)
@@ -108,7 +122,7 @@ class Rollbacks:
                 plan, e.RollbackKind.UNDO, preview=preview, even_nothing=waits, choices=choices
             )
             if report.is_stopped:
-                return self._with_others(report, wanted)
+                return self._files_apart(self._with_others(report, wanted), wanted)
             if not preview:
                 end_taken_back(self.tracker, chosen.actions)
             report = report.with_unknown(tuple(action.id for action in over if action.is_unknown))
@@ -125,21 +139,17 @@ class Rollbacks:
             choices = self._choices(plan, chosen)
             return self._decide(plan, e.RollbackKind.REDO, preview=preview, choices=choices)
 
-    def restore(
-        self, checkpoint: str, *, wanted: Filter = any_target, preview: bool = False
-    ) -> RollbackReport:
-        """Make the world equal to a checkpoint, whoever changed it."""
+    def restore(self, moment: str, *, wanted: Filter = any_target, preview: bool = False) -> RollbackReport:
+        """Make the world equal to a moment, whoever changed it."""
+        found = self.moments.find(moment)  # before anything is recorded: a time may be a moment ago
         with self._quiet() as finished:
             if finished:
                 return finished
-            found = self.ledger.history.checkpoints.get(checkpoint)
-            if found is None:
-                raise UsageError(f"there is no checkpoint {checkpoint}", hint="`takeback log` lists them")
-            rollback_restore.refuse_pruned(self.tracker, found)
-            items = rollback_restore.planned(self.tracker, found, wanted)
-            plan = self._foresee(RollbackPlan((checkpoint,), items, OnConflict.OVERWRITE))
+            marks = self.moments.marks(found)
+            items = rollback_restore.planned(self.tracker, found, marks, wanted)
+            plan = self._foresee(RollbackPlan((found.typed,), items, OnConflict.OVERWRITE))
             if wanted is any_target:
-                left = rollback_restore.left_alone(self.tracker, found)
+                left = rollback_restore.left_alone(self.tracker, found, marks)
                 plan = msgspec.structs.replace(plan, items=(*plan.items, *left))
             return self._decide(plan, e.RollbackKind.RESTORE, preview=preview)
 
@@ -249,6 +259,19 @@ class Rollbacks:
         others = [choice for choice in OnConflict if choice not in (OnConflict.STOP, plan.on_conflict)]
         return tuple(c.value for c in others if not self._plan(chosen, c, wanted).conflicts)
 
+    def _files_apart(self, report: RollbackReport, wanted: Filter) -> RollbackReport:
+        """Return the report of a stopped undo with whether its files could be merged if the branches stay."""
+        blocked = {item.target.resource for item in report.items if item.did == "conflict"}
+        if OnConflict.MERGE.value in report.choices or blocked <= set(IN_ROOT):
+            return report
+
+        def is_file(target: Target) -> bool:
+            return target.resource in IN_ROOT and wanted(target)
+
+        files = select.of_actions(self.ledger.history, report.of, is_file)
+        goes = bool(files) and not self._plan(files, OnConflict.MERGE, is_file).conflicts
+        return msgspec.structs.replace(report, files_apart=goes)
+
     def _with_others(self, report: RollbackReport, wanted: Filter) -> RollbackReport:
         """Return the report of a stopped undo with the actions in its way, and whether they can be undone too."""
         others = in_the_way(self.ledger.history, report)
@@ -294,7 +317,7 @@ class Rollbacks:
         for merge in item.merges:
             merged = resource.merge(version, merge.base, merge.goal)
             if isinstance(merged, str):
-                return rollback_items.otherwise(item, Do.CONFLICT, merged, on_conflict)
+                return rollback_items.otherwise(item, Do.CONFLICT, merged or item.why, on_conflict)
             version = merged
         return msgspec.structs.replace(item, goal=version, why=why)
 
@@ -325,13 +348,19 @@ class Rollbacks:
         choices: tuple[str, ...] = (),
         stage: str = "",
     ) -> RollbackReport:
-        says, follows = self._says, self.tracker.follows
-        unknown = unknown_among(self.ledger.history, kind, plan.of)
-        report = of_plan(plan, kind.value, says, follows, preview=preview, choices=choices, unknown=unknown)
-        if preview or plan.conflicts:
-            return report
-        if not plan.items and not even_nothing:
-            return report
+        if preview or plan.conflicts or not (plan.items or even_nothing):
+            history, kept = self.ledger.history, {i.target for i in plan.items if i.do is Do.KEEP}
+            return of_plan(
+                plan,
+                kind.value,
+                self._says,
+                self.tracker.follows,
+                self._places([Change(i.target, i.present, i.goal) for i in plan.items]),
+                preview=preview,
+                choices=choices,
+                unknown=unknown_among(history, kind, plan.of),
+                doubtful=doubtful_among(history, kind, plan.of, kept),
+            )
         self._note_gone(plan)
         crash_points.reach(PLANNED)
         items = tuple(
@@ -372,7 +401,9 @@ class Rollbacks:
     ) -> RollbackReport:
         swapped: dict[Target, Swapped] = {}
         begun_at = began.marks if finished_earlier else ()
-        unknown = unknown_among(self.ledger.history, began.kind, began.of)
+        history, kept = self.ledger.history, {i.target for i in began.items if i.did is e.Did.KEPT}
+        unknown = unknown_among(history, began.kind, began.of)
+        doubtful = doubtful_among(history, began.kind, began.of, kept)
         for resource, swaps in rollback_items.in_order(self.tracker.resources.values(), began):
             if resource.traits.external:
                 swapped.update(self._one_by_one(id, began, resource, swaps))
@@ -390,24 +421,32 @@ class Rollbacks:
         self.ledger.journal.sync()
         crash_points.reach(ENDED)
         written = {change.target: change for change in began.swaps}
-        shown = tuple(self._shown(item, written.get(item.target)) for item in items)
         kind = began.kind.value
+        shown = tuple(self._shown(items, written, kind))
         return RollbackReport(
             id,
             kind,
             began.of,
-            judge(items, unknown),
+            judge(items, (*unknown, *doubtful)),
             shown,
             finished_earlier=finished_earlier,
             unknown=unknown,
+            doubtful=doubtful,
         )
 
-    def _shown(self, item: e.Item, change: Change | None) -> ReportItem:
-        resource = self.tracker.resources[item.target.resource]
-        told = change or (Change(item.target, ABSENT, ABSENT) if resource.traits.external else None)
-        says = resource.tell(told, back=True) if told else ""
-        minor = is_minor(item.did.value, change, follows=self.tracker.follows(item.target))
-        return ReportItem(item.target, item.did.value, item.verified, item.why, minor=minor, says=says)
+    def _shown(
+        self, items: Sequence[e.Item], written: Mapping[Target, Change], kind: str
+    ) -> Iterator[ReportItem]:
+        """Yield the items of a report: with a text for each, and its place in a list."""
+        made = {i.target: written.get(i.target) or Change(i.target, ABSENT, ABSENT) for i in items}
+        places = self._places(made.values())
+        for item in items:
+            target, did, change = item.target, item.did.value, written.get(item.target)
+            resource = self.tracker.resources[target.resource]
+            says = resource.tell(made[target], back=True) if change or resource.traits.external else ""
+            minor = is_minor(did, change, follows=self.tracker.follows(target))
+            at = listed_back(made[target], places, kind)
+            yield ReportItem(target, did, item.verified, item.why, (), minor, says, at, item.settles)
 
     def _one_by_one(
         self, id: str, began: e.RollbackBegan, resource: Resource, swaps: Sequence[Swap]

@@ -164,7 +164,9 @@ class Action(AlsoAsync["Action"]):
         presumed: bool = False,
         is_plain: bool = False,
     ) -> Action:
-        recorder, action = self._recorder, self._now()
+        recorder = self._recorder
+        # A result is recorded only while the action is open, so the store is not asked twice.
+        action = recorder.known().actions[self.id] if error is None else self._now()
         if action.life not in (Life.OPEN, Life.BACKGROUND):
             return self
         if error is None:

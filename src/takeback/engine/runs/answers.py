@@ -120,7 +120,7 @@ class Answers(Actions):
         intent = keys.intent_key(NAME, meant)
         place = KeptAnswer(self._unnamed(NAME, intent), intent)
         recorder = self._recorder()
-        history = recorder.history()
+        history = recorder.known()
         for id in reversed(history.calls_of(recorder.run.id, place.key)):
             if not is_gone(history, history.actions[id]):
                 try:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from takeback.core import ids
 from takeback.core.history import History
 from takeback.core.rollback import OnConflict
 from takeback.core.values import plain
 from takeback.errors import UsageError
+
+if TYPE_CHECKING:
+    from takeback.engine.past.moments import Moments
 
 
 def choice_of(named: Any) -> OnConflict:
@@ -33,13 +36,15 @@ def seconds_of(what: str, value: Any) -> float:
     return value
 
 
-def position_of(history: History, run_id: str, to: Any) -> int:
-    """Return the position in the journal just before a checkpoint, step or action that has a mark."""
+def position_of(history: History, run_id: str, to: Any, moments: Moments) -> int:
+    """Return the position in the journal just before a checkpoint, step or action that has a mark, or of a moment."""
     named = to if isinstance(to, str) else getattr(to, "id", None)
+    if isinstance(named, str) and not ids.is_id(named) and moments.is_spoken(named):
+        return moments.find(named).position
     if not isinstance(named, str):
         raise UsageError(
             f"{to!r} is not a step, action or checkpoint; nothing was taken back",
-            hint="run.rollback(to=...) takes the result of run.step() or run.checkpoint(), or an id",
+            hint="run.rollback(to=...) takes the result of run.step() or run.checkpoint(), an id or a moment",
         )
     run = history.runs[run_id]
     body = run.steps[named].body if named in run.steps else named

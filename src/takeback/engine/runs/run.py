@@ -340,7 +340,7 @@ class Run(Actions, AlsoAsync["Run"]):
         """Take back what this run did since a checkpoint, or from a step or an action on; the run goes on."""
         self._context.at_work.refuse_closed()
         choice = choice_of(on_conflict) if on_conflict else self.options.on_conflict
-        position = position_of(self._ledger.refresh(), self.id, to)
+        position = position_of(self._ledger.refresh(), self.id, to, self._parts.rollbacks.moments)
         with nullcontext() if preview else self._context.at_work.alone():
             report = self._parts.rollbacks.of_run(self.id, position, preview=preview, on_conflict=choice)
         if report.verdict is Verdict.PARTIAL and not preview:

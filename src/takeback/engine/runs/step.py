@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from takeback.engine.runs.database import Database
 
 
-BEAT_S = 1.0
 NAMES_SHOWN = 3
 
 _here: ContextVar[tuple[Step, ...]] = ContextVar("takeback-steps", default=())
@@ -40,10 +39,12 @@ class Occurrences:
     def __init__(self) -> None:
         self._counts = CountTable()
         self._counting = threading.Lock()
+        self.has_counted = False
 
     def __call__(self, intent: bytes) -> int:
         """Count one more occurrence, and return its number. Locked, so that threads do not get the same number."""
         with self._counting:
+            self.has_counted = True
             return self._counts.add(intent)
 
 
@@ -56,7 +57,7 @@ class RunContext:
         self.tracker = parts.tracker
         self.ledger = parts.tracker.ledger
         self.at_work = AtWork()
-        self.beat = Heartbeat(parts.tracker.life, BEAT_S)
+        self.beat = Heartbeat(parts.tracker.life)
         self.id = ""
         self.body = ""
         """The action for what the run does outside its steps."""

@@ -39,9 +39,9 @@ from takeback.engine.runs.declare import Function
 from takeback.engine.runs.in_flight import AlsoAsync, uncancelled
 from takeback.engine.runs.memory import DictHandle, RunMemory
 from takeback.engine.runs.parts import Options, RunParts
-from takeback.engine.runs.recorded_calls import is_gone, outcome_of
+from takeback.engine.runs.recorded_calls import is_gone, left_standing, outcome_of
 from takeback.engine.runs.recorder import OpenHere, Recorder
-from takeback.engine.runs.step import BEAT_S, Occurrences, RunContext, releasing
+from takeback.engine.runs.step import Occurrences, RunContext, releasing
 from takeback.engine.runs.values import Codec
 from takeback.engine.tracking.signs_of_life import Heartbeat
 from takeback.errors import HandedOver, RollbackIncomplete, RunBusy, UsageError
@@ -54,6 +54,11 @@ _turns: ContextVar[tuple[Turn, ...]] = ContextVar("takeback-turns", default=())
 REMAINS = (
     "everything else was taken back, and the report names what remains. If an adapter keeps the conversation, it is "
     "unchanged: go back once more to shorten it all the same"
+)
+
+FAILED = (
+    "everything else was taken back, and the report names what failed: it is tried again when you go back once more. "
+    "If an adapter keeps the conversation, it is unchanged"
 )
 
 
@@ -139,6 +144,11 @@ class Thread(Answers, AlsoAsync["Thread"]):
         self._open()
         return self._context.id
 
+    @property
+    def is_idle(self) -> bool:
+        """True if another object for the same thread would do: this one has begun no open call and counts none."""
+        return not self._open_here.begun and not self._nth.has_counted
+
     # The block
 
     def __enter__(self) -> Thread:
@@ -168,7 +178,7 @@ class Thread(Answers, AlsoAsync["Thread"]):
                 recorder.failed(id, None, why, seen, outcome=e.Outcome.STOPPED)
         if not self._open_here.entered:
             self._context.beat.stop()
-            self._context.beat = Heartbeat(self._tracker.life, BEAT_S)
+            self._context.beat = Heartbeat(self._tracker.life)
 
     async def apause(self) -> None:
         """Do what `pause` does, without blocking the event loop."""
@@ -471,7 +481,8 @@ class Thread(Answers, AlsoAsync["Thread"]):
             if preview:
                 return report
             if report.verdict is Verdict.PARTIAL:
-                raise RollbackIncomplete(str(report), hint=REMAINS, report=report)
+                failed = any(item.did == "failed" for item in report.items)
+                raise RollbackIncomplete(str(report), hint=FAILED if failed else REMAINS, report=report)
             run = self._ledger.history.runs[self.id]
             ended = _ends_of_turns(run, e.Outcome.STOPPED, "it was taken back", position)
             if to is None and run.life is Life.OPEN:
@@ -479,6 +490,30 @@ class Thread(Answers, AlsoAsync["Thread"]):
             if ended:
                 self._ledger.append(ended, self.id)
         return report
+
+    def go_back(self, first: Turn | Action | str | None) -> RollbackReport:
+        """Take back what was done from a turn or call on, for an adapter that shortens its conversation afterwards.
+
+        `first` is what `rollback` takes. Pass None if no call stands after the place in the conversation. Then the
+        report names what an earlier rollback could not take back there, and nothing is raised for that: going back
+        once more passes over it.
+        """
+        if first is not None:
+            return self.rollback(to=first)
+        try:
+            return self.rollback(to=self._first_left() or self.checkpoint("before going back"))
+        except RollbackIncomplete as error:
+            report: RollbackReport = error.report
+            return report
+
+    def _first_left(self) -> str:
+        """Return the first call that a rollback had to leave, after the last one that stands; empty without any."""
+        history, left = self._recorder().history(), ""
+        for id in reversed(history.runs[self.id].actions):
+            if _is_call(history, history.actions[id]):
+                break
+            left = id if left_standing(history, [id]) else left
+        return left
 
     def commit(self) -> None:
         """Keep what was done so far: release what was deferred, and count every result as delivered."""
@@ -506,6 +541,10 @@ class Thread(Answers, AlsoAsync["Thread"]):
     ) -> RollbackReport:
         """Do what `rollback` does, without blocking the event loop."""
         return await uncancelled(lambda: self.rollback(to, preview=preview, on_conflict=on_conflict))
+
+    async def ago_back(self, first: Turn | Action | str | None) -> RollbackReport:
+        """Do what `go_back` does, without blocking the event loop."""
+        return await uncancelled(lambda: self.go_back(first))
 
     async def acommit(self) -> None:
         """Do what `commit` does, without blocking the event loop."""

@@ -43,6 +43,17 @@ class StageCard(msgspec.Struct, frozen=True):
     command: str = ""
     """The last command that ran in it."""
     exit_code: int | None = None
+    used_us: int = 0
+    """When a command last ran in it."""
+    bytes: int = 0
+    """How much space it took then."""
+    noticed_us: int = 0
+    """When it was announced that the view is going to be dropped; 0 if it was not."""
+
+    @property
+    def last_us(self) -> int:
+        """When it was last used."""
+        return max(self.used_us, self.made_us)
 
 
 def upper_of(home: Path, root: Path) -> Path | None:

@@ -1,9 +1,10 @@
 """The folder of a view, in the state of its workspace: a home of Takeback of its own, and what was changed.
 
-    <state>/stages/<name>/home/stage.json        what the view is
-                         /home/layers/<n>/upper  what was changed in one folder, and `work` for the kernel
-                         /home/workspaces/…      the state of the workspace as the view has it: journal and content
-                         /tree/<folder>          the copy, where there are no overlays, and `tmp` beside it
+    <state>/stages/<name>
+        home/stage.json        what the view is
+        home/layers/<n>/upper  what was changed in one folder, and `work` for the kernel
+        home/workspaces/…      the state of the workspace as the view has it: journal and content
+        tree/<folder>          the copy, where there are no overlays, and `tmp` beside it
 
 Inside the view this home is in the place of Takeback's own, so whatever runs there records in it.
 """
@@ -32,6 +33,10 @@ _MADE_UP = re.compile(r"t([1-9][0-9]*)")
 
 NAMED = crash_points.crash_point("stage-named")
 ASIDE = crash_points.crash_point("stage-aside")
+
+
+LEADING = "leading"
+"""A file in a copy that has its place and does not show its moment yet: for others there is no such view."""
 
 
 class StageFolder:
@@ -131,7 +136,7 @@ class StageFolders:
     def names(self) -> list[str]:
         """Return the names of all views, in the order in which they were made up, or of the alphabet."""
         try:
-            found = [name for name in os.listdir(self.path) if not name.startswith(".")]
+            found = [name for name in os.listdir(self.path) if not self._is_incomplete(name)]
         except FileNotFoundError:
             return []
         return sorted(found, key=lambda name: (_number(name), name))
@@ -177,10 +182,13 @@ class StageFolders:
         crash_points.reach(NAMED)
         return StageFolder(self.path / name)
 
+    def _is_incomplete(self, name: str) -> bool:
+        return name.startswith(".") or os.path.lexists(self.path / name / LEADING)
+
     def tidy(self) -> None:
         """Remove what a crash left of views that were not complete, or about to go. Call it under the lock."""
         try:
-            left = [name for name in os.listdir(self.path) if name.startswith(".")]
+            left = [name for name in os.listdir(self.path) if self._is_incomplete(name)]
         except FileNotFoundError:
             return
         for name in left:

@@ -318,7 +318,7 @@ class Commands:
         After the block the list holds what was changed although others have it locked. If this process dies in the
         block, signs of life prove which changes belong to the action.
         """
-        beat = Heartbeat(self._tracker.life, LIFE_S)
+        beat = Heartbeat(self._tracker.life)
         beat.start()
         try:
             with self._tracker.lock.held():
@@ -343,8 +343,10 @@ class Commands:
 
     def _end_block(self, id: str, beat: Heartbeat, outcome: Outcome, why: str = "") -> RecordedAction:
         # If its end cannot be recorded now, the last sign of life proves later which changes were its own.
-        beat.stop()
-        beat.show(last=True)
+        try:
+            beat.show(last=True)
+        finally:
+            beat.stop()
         life = self._tracker.life
         try:
             action = self._tracker.end_single(id, outcome, why=why)

@@ -243,7 +243,7 @@ def gone_back(workspace: Workspace, session_id: str, keep: int) -> takeback.Roll
     """Take back what was done in a session after its first runs, and then forget what was said after them."""
     thread = workspace.thread(key=f"{AGENT_FRAMEWORK}/{session_id}")
     first = next((action for action in thread.actions() if int(action.ref) >= keep), None)
-    report = thread.rollback(to=first.turn if first else thread.checkpoint(f"before keeping {keep} runs"))
+    report = thread.go_back((first.turn or first) if first else None)
     _cut(_items(workspace, session_id), keep)
     return report
 

@@ -154,7 +154,7 @@ class TakebackWorkbench(StaticStreamWorkbench):
         # A call names the position before its turn. Positions are in the order of time.
         made = self.thread.actions()
         first = next((action for action in made if action.ref.partition(" ")[0] >= position), None)
-        report = self.thread.rollback(to=first or self.thread.checkpoint(f"before going back to {position}"))
+        report = self.thread.go_back(first)
         ask_anew(self.thread)
         self._items.go_back(position)
         return report

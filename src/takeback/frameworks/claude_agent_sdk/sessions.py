@@ -264,7 +264,7 @@ class ClaudeSession:
                 return action.id in unstored and original not in remaining
 
             first = next((one for one in self.thread.actions() if is_after(one)), None)
-            report = self.thread.rollback(to=first or self.thread.checkpoint("before going back"))
+            report = self.thread.go_back(first)
             self._forget()
             return report
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from takeback.frameworks.calling import HumanAnswer
     from takeback.frameworks.crewai.flows import TakebackPersistence
     from takeback.frameworks.crewai.model import protect_model
-    from takeback.frameworks.crewai.tools import WaitingForApproval, protect_tools
+    from takeback.frameworks.crewai.tools import StoppedByTakeback, WaitingForApproval, protect_tools
 else:
     __getattr__ = on_first_use(
         __name__,
@@ -19,10 +19,18 @@ else:
         {
             "HumanAnswer": "tools",
             "TakebackPersistence": "flows",
+            "StoppedByTakeback": "tools",
             "WaitingForApproval": "tools",
             "protect_model": "model",
             "protect_tools": "tools",
         },
     )
 
-__all__ = ["HumanAnswer", "TakebackPersistence", "WaitingForApproval", "protect_model", "protect_tools"]
+__all__ = [
+    "HumanAnswer",
+    "StoppedByTakeback",
+    "TakebackPersistence",
+    "WaitingForApproval",
+    "protect_model",
+    "protect_tools",
+]

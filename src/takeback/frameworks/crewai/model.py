@@ -14,7 +14,7 @@ from pydantic import BaseModel
 import takeback
 from takeback.errors import UsageError
 from takeback.frameworks.calling import UNKEPT
-from takeback.frameworks.crewai.tools import WaitingForApproval, waiting
+from takeback.frameworks.crewai.tools import stopping
 
 
 class _Recording:
@@ -57,8 +57,8 @@ class _Recording:
                 "the model was asked outside of a turn of its thread, so nothing was done",
                 hint='with thread.turn("message-1"): crew.kickoff()',
             )
-        if ask := waiting.pop(thread, None):
-            raise WaitingForApproval(ask)
+        if reason := stopping.pop(thread, None):
+            raise reason
         return thread
 
 

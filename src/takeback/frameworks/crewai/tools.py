@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,7 +19,7 @@ from crewai.tools.tool_failure import ToolFailure
 from pydantic import BaseModel, PrivateAttr
 
 import takeback
-from takeback.errors import RefusedError, UsageError
+from takeback.errors import RefusedError, TakebackError, UsageError
 from takeback.frameworks.calling import (
     Calling,
     FailedBefore,
@@ -38,9 +40,9 @@ CALLS = Calling("crewai")
 _REPORTED = ToolFailure.__name__
 """The kind of a failure that a tool returned."""
 
-waiting: WeakKeyDictionary[takeback.Thread, takeback.Ask] = WeakKeyDictionary()
-"""The request that a crew of the thread has to stop for. CrewAI makes a text of whatever a tool raises, so the crew
-is stopped when it asks its model next."""
+stopping: WeakKeyDictionary[takeback.Thread, HookAborted] = WeakKeyDictionary()
+"""What a crew of the thread has to stop with. CrewAI makes a text of whatever a tool raises, so the crew is stopped
+when it asks its model next. It catches other errors of a model than HookAborted, and asks once more."""
 
 
 class WaitingForApproval(HookAborted):
@@ -49,6 +51,40 @@ class WaitingForApproval(HookAborted):
     def __init__(self, ask: takeback.Ask) -> None:
         super().__init__(str(ask), source="takeback")
         self.ask = ask
+
+
+class StoppedByTakeback(HookAborted):
+    """Stops a crew: Takeback could not begin or record a call, for the reason in `error`."""
+
+    def __init__(self, error: TakebackError) -> None:
+        super().__init__(str(error), source="takeback")
+        self.error = error
+
+
+class _Stops:
+    """A block after which the crew of a thread stops if Takeback itself failed in it, and not one of its tools."""
+
+    def __init__(self, thread: takeback.Thread) -> None:
+        self._thread = thread
+        self._of_tool: TakebackError | None = None
+
+    def __enter__(self) -> _Stops:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, TakebackError) and error is not self._of_tool:
+            stopping[self._thread] = StoppedByTakeback(error)
+
+    @contextmanager
+    def but_not_for_this(self) -> Iterator[None]:
+        """Enter a block in which a tool runs, which may use Takeback for itself."""
+        try:
+            yield
+        except TakebackError as error:
+            self._of_tool = error
+            raise
 
 
 class ProtectedTool(BaseTool):
@@ -62,11 +98,13 @@ class ProtectedTool(BaseTool):
         inner, thread = self._parts()
         if inspect.iscoroutinefunction(getattr(inner, "func", inner._run)):
             return self._arun(*args, **kwargs)  # CrewAI runs what it returns to its end
-        begun = CALLS.begin(thread, **self._beginning(args, kwargs), answering=self._answering())
+        with _Stops(thread):
+            begun = CALLS.begin(thread, **self._beginning(args, kwargs), answering=self._answering())
         if isinstance(begun, Told):
             return self._told(begun)
-        with making(thread, begun):
-            result = inner._run(*args, **kwargs)
+        with _Stops(thread) as stops, making(thread, begun):
+            with stops.but_not_for_this():
+                result = inner._run(*args, **kwargs)
             if isinstance(result, ToolFailure):
                 note_failure(thread, begun, Failure(_REPORTED, result.model_dump_json()))
                 begun.end(error=result.message)
@@ -76,16 +114,19 @@ class ProtectedTool(BaseTool):
 
     async def _arun(self, *args: Any, **kwargs: Any) -> Any:
         inner, thread = self._parts()
-        begun = await CALLS.abegin(thread, **self._beginning(args, kwargs), answering=self._answering())
+        with _Stops(thread):
+            begun = await CALLS.abegin(thread, **self._beginning(args, kwargs), answering=self._answering())
         if isinstance(begun, Told):
             return self._told(begun)
-        async with amaking(thread, begun):
-            result = await inner._arun(*args, **kwargs)
-            if isinstance(result, ToolFailure):
-                await anote_failure(thread, begun, Failure(_REPORTED, result.model_dump_json()))
-                await begun.aend(error=result.message)
-            else:
-                keep(begun, _recorded(inner, result))
+        with _Stops(thread) as stops:
+            async with amaking(thread, begun):
+                with stops.but_not_for_this():
+                    result = await inner._arun(*args, **kwargs)
+                if isinstance(result, ToolFailure):
+                    await anote_failure(thread, begun, Failure(_REPORTED, result.model_dump_json()))
+                    await begun.aend(error=result.message)
+                else:
+                    keep(begun, _recorded(inner, result))
         return result
 
     def format_output_for_agent(self, raw_result: Any) -> str:
@@ -120,7 +161,7 @@ class ProtectedTool(BaseTool):
         """Return the recorded result, or raise what the model is told: CrewAI may reuse what is returned."""
         inner, thread = self._parts()
         if told.ask:
-            waiting[thread] = told.ask
+            stopping[thread] = WaitingForApproval(told.ask)
         if told.failure and told.failure.kind == _REPORTED:
             return ToolFailure.model_validate_json(told.failure.text)
         if told.failure:

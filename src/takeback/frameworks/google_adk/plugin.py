@@ -67,8 +67,7 @@ class TakebackPlugin(BasePlugin):
         later = set(ids[ids.index(rewind_before_invocation_id) :])
         thread = self._threads.of(f"{runner.app_name}/{user_id}/{session_id}")
         first = next((action for action in await thread.aactions() if action.ref in later), None)
-        to = (first.turn or first) if first else await thread.acheckpoint("before rewinding the session")
-        report = await thread.arollback(to=to)
+        report = await thread.ago_back((first.turn or first) if first else None)
         await runner.rewind_async(**where, rewind_before_invocation_id=rewind_before_invocation_id)
         return report
 

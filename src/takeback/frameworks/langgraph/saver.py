@@ -273,7 +273,7 @@ class TakebackSaver(BaseCheckpointSaver[int]):
         thread = self.workspace.thread(key=f"{LANGGRAPH}/{thread_id}")
         # A call is made by a step that began at a checkpoint. Ids of checkpoints are in the order of time.
         first = next((action for action in thread.actions() if action.ref >= checkpoint_id), None)
-        report = thread.rollback(to=first or thread.checkpoint(f"before going back to {checkpoint_id}"))
+        report = thread.go_back(first)
         ask_anew(thread)
         self._store.delete_after(str(thread_id), checkpoint_id)
         return report

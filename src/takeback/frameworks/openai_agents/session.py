@@ -162,7 +162,7 @@ class TakebackSession(SessionABC):
         thread = self.thread
         # A call names its turn first. Positions are in the order of time.
         first = next((action for action in thread.actions() if action.ref.partition(" ")[0] > position), None)
-        report = thread.rollback(to=first or thread.checkpoint(f"before going back in {self.session_id}"))
+        report = thread.go_back(first)
         self._items.go_back(position)
         self._turn = self._resumed = None
         return report

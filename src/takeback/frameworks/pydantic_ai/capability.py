@@ -86,7 +86,7 @@ class TakebackCapability(AbstractCapability[Any]):
                 hint="`conversation(id).messages` has the messages that are stored",
             )
         thread = self._threads.of(conversation_id)
-        report = thread.rollback(to=_first_after(thread, keep) or thread.checkpoint(f"before keeping {keep}"))
+        report = thread.go_back(_first_after(thread, keep))
         end = ends[keep - 1] if keep else 0
         if keep and end < len(stored) and "rest" in stored[end]:
             end += 1
@@ -199,7 +199,7 @@ def _first_after(thread: takeback.Thread, keep: int) -> Any:
     for action in thread.actions():
         start, _, position = action.ref.partition("/")
         if int(position) >= keep:
-            return action.turn if int(start) >= keep else action
+            return (int(start) >= keep and action.turn) or action
     return None
 
 

@@ -67,7 +67,7 @@ class StrandsSession(RepositorySessionManager):
         after = self._log.position_of(agent_id, messages)
         thread = self._threads.of(self.session_id)
         first = next((action for action in thread.actions() if action.ref > after), None)
-        report = thread.rollback(to=first or thread.checkpoint(f"before going back to {messages} messages"))
+        report = thread.go_back(first)
         self._log.items.go_back(after)
         return report
 

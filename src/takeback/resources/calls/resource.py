@@ -68,9 +68,13 @@ class Calls:
     name = RESOURCE
     traits = Traits(external=True)
 
-    def __init__(self, latest: Latest, known: Callable[[str], KnownCall]) -> None:
+    def __init__(
+        self, latest: Latest, known: Callable[[str], KnownCall], called: Callable[[str], str]
+    ) -> None:
+        """`called` returns by what a person knows an action."""
         self._latest = latest
         self._known = known
+        self._called = called
 
     def seen(self, targets: Iterable[Target]) -> Mapping[Target, Version]:
         return {target: self._present(target) for target in targets}
@@ -79,7 +83,8 @@ class Calls:
         return "a call cannot be merged"
 
     def tell(self, change: Change, *, back: bool) -> str:
-        return ""
+        version = change.before or change.after or self._latest(change.target)
+        return self._called(version.data["action"]) if version else ""
 
     def foresee(self, swaps: Sequence[Swap], kept: Collection[Target]) -> Mapping[Target, tuple[Do, str]]:
         return {swap.target: self._foresee(swap) for swap in swaps}

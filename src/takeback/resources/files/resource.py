@@ -214,6 +214,10 @@ class Files:
     def keeps(self, mark: Mark) -> bool:
         return self._blobs.has(tree_of(mark.state))
 
+    def at(self, mark: Mark, target: Target) -> Version:
+        """Return what a path was at a mark. Only the folders above it are read."""
+        return version_of(deltas.lookup(tree_of(mark.state), path_of_target(target), self._get))
+
     def changes(self, since: Mark, until: Mark) -> Iterable[Change]:
         start, end = tree_of(since.state), tree_of(until.state)
         found = self._observer.between(start, end)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 
 from blake3 import blake3
@@ -22,13 +23,14 @@ from takeback.ports.journal import Finding
 from takeback.ports.progress import Progress
 from takeback.ports.resource import Swap, Swapped, Traits
 from takeback.resources.git import entry, words
-from takeback.resources.git.format import locks, place
+from takeback.resources.git.format import locks, place, refs
 from takeback.resources.git.format.index_file import HASH_BYTES
 from takeback.resources.git.format.objects import named_by, objects_of
 from takeback.resources.git.look import manifest
 from takeback.resources.git.look.manifest import Manifest
 from takeback.resources.git.look.observer import RepositoryObserver
 from takeback.resources.git.look.reader import owner
+from takeback.resources.git.minor import MINOR
 from takeback.resources.git.mirror.mirror import Mirror
 from takeback.resources.git.mirror.travel import Travel, fetch_all
 from takeback.resources.git.put_back import lost_objects, merging, needs, pushes
@@ -45,7 +47,7 @@ class Git:
     """The repository of a root. One thread of one process at a time, under the workspace's lock."""
 
     name = "git"
-    traits = Traits(divisible=True, of_the_tree=False, minor=words.MINOR)
+    traits = Traits(divisible=True, of_the_tree=False, minor=MINOR)
 
     def __init__(
         self,
@@ -209,6 +211,13 @@ class Git:
             # Pruned or damaged: there is nothing to show. `verify --deep` reports which.
             return None
 
+    def index_text(self, version: Version) -> bytes | None:
+        """Return the bytes of a recorded index, or None if they are gone."""
+        found = entry.content_of(version)
+        with suppress(CorruptionError):
+            return self._contents.read(*found) if found else None
+        return None
+
     # Another machine
 
     def bring(self, mark: Mark) -> Sequence[Swapped]:
@@ -223,7 +232,21 @@ class Git:
     # Taking back
 
     def merge(self, mine: Version, base: Version, goal: Version) -> Version | str:
-        return merging.merged(self._contents, mine, base, goal)
+        merged = merging.merged(self._contents, mine, base, goal)
+        return self._by_hand(mine, base, goal) if merged == merging.CHANGED else merged
+
+    def _by_hand(self, mine: Version, base: Version, goal: Version) -> str:
+        """Return how to take commits out of a branch that has gone on since; empty if there is no such way."""
+        values = [entry.value_of(version) for version in (goal, base, mine)]
+        is_branch = all(entry.kind_of(version) == entry.REF for version in (goal, base, mine))
+        if not is_branch or not all(map(refs.is_object, values)):
+            return merging.CHANGED
+        branch = Change(Target(self.name, ""), base, mine)
+        steps = [self._apart(branch, one, other) for one, other in pairwise(values)]
+        if not all(step and not step[0] and step[1] for step in steps):
+            return merging.CHANGED
+        old, new = (value[: pushes.SHOWN] for value in values[:2])
+        return f"later commits are on top of it; by hand: git revert --no-edit {old}..{new}"
 
     def tell(self, change: Change, *, back: bool) -> str:
         return words.tell(change, self._apart, back=back)

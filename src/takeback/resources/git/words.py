@@ -5,19 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from takeback.core.change import Change, Version
+from takeback.core.change import Change, Version, ref_said
 from takeback.resources.git import entry
 from takeback.resources.git.format import refs
 
 Apart = Callable[[Change, str, str], tuple[int, int] | None]
 """Returns how many commits each of two has that the other lacks, in the repository of a change; None if unknown."""
-
-MINOR = (
-    r"(^|/)(logs/.*|ORIG_HEAD|FETCH_HEAD|AUTO_MERGE|COMMIT_EDITMSG|MERGE_MSG|MERGE_MODE|MERGE_AUTOSTASH|SQUASH_MSG"
-    r"|TAG_EDITMSG|MERGE_RR|rr-cache/.*|REBASE_HEAD|BISECT_(?!START$).*|gc\.log|info/refs|sharedindex\..*"
-    r"|worktrees/[^/]+/(?!gitdir$).*|modules/.*/(config|description|info/.*|hooks/.*))$"
-)
-"""Targets that are put back without mention: they follow from others."""
 
 _OPERATIONS = {
     "MERGE_HEAD": "merge",
@@ -79,7 +72,7 @@ def _head(after: Version, *, back: bool) -> str:
 
 
 def _ref(name: str, change: Change, apart: Apart, *, back: bool) -> str:
-    what = _named(name)
+    what = ref_said(name)
     old, new = entry.value_of(change.before), entry.value_of(change.after)
     if not new:
         return f"{what} removed"
@@ -126,17 +119,6 @@ def _changed(what: str, before: Version, after: Version, *, back: str) -> str:
     if not after:
         return f"{what} removed"
     return f"{what} {back or ('changed' if before else 'added')}"
-
-
-def _named(name: str) -> str:
-    for prefix, word in (
-        ("refs/heads/", "branch"),
-        ("refs/tags/", "tag"),
-        ("refs/remotes/", "remote branch"),
-    ):
-        if name.startswith(prefix):
-            return f"{word} {name[len(prefix) :]}"
-    return name
 
 
 def _at(value: str) -> str:

@@ -187,7 +187,7 @@ class Inverse:
             "AND l.added = %s AND l.data = %s ORDER BY s.id DESC LIMIT 1",
             [table.called, self._selected, now is not None, was if now is None else now],
         )
-        who = str(other).rpartition(":")[2] if other else "somebody else"
+        who = str(other).rpartition(":")[2] if other else "another client"
         return f"removed by {who} since" if now is None else f"changed by {who} since"
 
     def _broken(self, table: PostgresTable) -> Iterator[tuple[int, str]]:

@@ -122,7 +122,7 @@ class Tables:
         for s in reversed(made):
             named = self._present(s)
             if named is None:
-                found.append(Trouble(s.action, s.called, "", "someone else has dropped it"))
+                found.append(Trouble(s.action, s.called, "", "another client has dropped it"))
                 continue
             if one(self._db, f"SELECT EXISTS (SELECT FROM {named})"):
                 found.append(Trouble(s.action, s.called, "", "it contains rows of others"))

@@ -15,6 +15,7 @@ from takeback.core.change import ABSENT, Change, Target, Version
 from takeback.core.codec import path_of, text_of
 from takeback.core.events import Did, Mark
 from takeback.core.rollback import Do
+from takeback.errors import ConflictError
 from takeback.ports.content import BlobStore, Contents, StoredContent, WhyGone, pruned
 from takeback.ports.journal import Finding
 from takeback.ports.resource import Swap, Swapped, Traits
@@ -26,6 +27,7 @@ from takeback.resources.sqlite.image import (
     SUFFIXES,
     Image,
     digest_in,
+    dress,
     is_raw,
     kept_of,
     opaque,
@@ -312,6 +314,26 @@ class Sqlite:
 
     def text(self, version: Version) -> bytes | None:
         return None
+
+    def at(self, mark: Mark, target: Target) -> Version:
+        """Return what a database was at a mark."""
+        found = listing.load(mark.state, self._blobs).get(path_of(target.name), ABSENT)
+        return ABSENT if is_left_out(found) else found
+
+    def whole(self, version: Version) -> bytes:
+        """Return a version of a database as a file, as SQLite leaves it when the last program closes it."""
+        kept = kept_of(version)
+        if kept is None:
+            raise ConflictError("this version of the database could not be captured")
+        with self._scratch.file() as to:
+            fd = os.open(to, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                self._contents.write(bytes.fromhex(kept.content), kept.size, fd, sparse=False)
+                if not kept.raw:
+                    dress(fd, wal=kept.wal, left_out=bytes.fromhex(kept.header))
+            finally:
+                os.close(fd)
+            return Path(os.fsdecode(to)).read_bytes()
 
     # Taking back
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -26,7 +27,7 @@ import msgspec
 
 from takeback.core.change import Target
 from takeback.core.folds import changes_of
-from takeback.core.postings import Flag
+from takeback.core.postings import END, Flag
 from takeback.core.record import Record
 from takeback.core.standing import CurrentState, Unindexed
 from takeback.errors import CorruptionError, TakebackError
@@ -36,7 +37,7 @@ from takeback.system import at_fork, durable
 from takeback.system.crash_points import crash_point, reach
 
 DATABASE, SEAL, LOCK = "index.db", "index.seal", "index.lock"
-FORMAT = 3
+FORMAT = 4
 SEAL_BYTES_MAX = 4096
 CHANGES_KEPT = 10_000
 PAGE_ROWS, PAGE_ROWS_MAX = 64, 4096
@@ -111,7 +112,7 @@ class StoredIndex(KeptIndex, at_fork.ConnectionHolder):
         self._let_go()
         for path in (self._seal, self._database, self._database.with_name(f"{DATABASE}-journal")):
             with suppress(OSError):
-                path.unlink()
+                _clear(path)
 
     def write(self, more: Unindexed) -> bool:
         with self._lock, self._held(fcntl.LOCK_EX) as is_held:
@@ -235,13 +236,18 @@ class StoredIndex(KeptIndex, at_fork.ConnectionHolder):
         query = "SELECT count(*) FROM posting WHERE topic = ? AND seq <= ?"
         return int(self._ask(query, key, until)[0][0])
 
-    def newest(self, key: int) -> Iterator[int]:
+    def newest(self, key: int, below: int = END) -> Iterator[int]:
         query = "SELECT seq FROM posting WHERE topic = ? AND seq < ? ORDER BY seq DESC LIMIT ?"
-        return self._paged(query, key)
+        return self._paged(query, key, below)
 
-    def flagged(self, flag: Flag) -> Iterator[int]:
+    def flagged(self, flag: Flag, *, oldest: bool = False) -> Iterator[int]:
+        if not self.position:
+            return iter(())
+        if oldest:
+            query = "SELECT action FROM flag WHERE flag = ? AND action > ? ORDER BY action LIMIT ?"
+            return self._paged(query, int(flag), 0)
         query = "SELECT action FROM flag WHERE flag = ? AND action < ? ORDER BY action DESC LIMIT ?"
-        return self._paged(query, int(flag)) if self.position else iter(())
+        return self._paged(query, int(flag), END)
 
     def count_flagged(self, flag: Flag) -> int:
         if not self.position:
@@ -266,7 +272,7 @@ class StoredIndex(KeptIndex, at_fork.ConnectionHolder):
             rows = self._ask("SELECT name FROM target WHERE resource = ? ORDER BY name", resource)
         yield from (Target(resource, str(row[0])) for row in rows)
 
-    def _paged(self, query: str, key: int, place: int = 2**63 - 1) -> Iterator[int]:
+    def _paged(self, query: str, key: int, place: int) -> Iterator[int]:
         """Yield what comes before or after a place, depending on the query: first a few, then more at a time."""
         page = PAGE_ROWS
         while rows := self._ask(query, key, place, page):
@@ -297,6 +303,17 @@ class StoredIndex(KeptIndex, at_fork.ConnectionHolder):
 
 def _weight(record: Record) -> int:
     return 10 + len(changes_of(record)) + len(getattr(record.event, "swaps", ()))
+
+
+def _clear(path: Path) -> None:
+    """Remove a file of the index. A folder in its place is not ours: unless it is empty, it is moved aside."""
+    try:
+        path.unlink()
+    except IsADirectoryError:
+        try:
+            path.rmdir()
+        except OSError:
+            path.rename(path.with_name(f"{path.name}.aside-{time.time_ns()}"))
 
 
 # The seal

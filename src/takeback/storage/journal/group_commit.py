@@ -213,8 +213,8 @@ class Line:
     def take(self, limit: int) -> list[PendingAppend]:
         """Take the first appends of the queue; for the leader."""
         taken: list[PendingAppend] = []
-        with suppress(IndexError):
-            while len(taken) < limit:
+        with suppress(IndexError):  # one that was interrupted may leave in between
+            while self._waiting and len(taken) < limit:
                 taken.append(self._waiting.popleft())
         return taken
 
@@ -228,6 +228,6 @@ class Line:
         if not waiting.is_done:
             with suppress(ValueError):
                 self._waiting.remove(waiting)
-        if not self._lead.locked():
+        if self._waiting and not self._lead.locked():
             with suppress(IndexError):
                 self._waiting[0].wake()

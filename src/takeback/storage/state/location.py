@@ -9,6 +9,7 @@ address is never shown.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,7 +17,7 @@ import msgspec
 
 from takeback.errors import BackendError, CorruptionError, FormatTooNew
 from takeback.system.durable import sync_folder
-from takeback.system.private_files import unusable, write_whole
+from takeback.system.private_files import read_small, unusable, write_whole
 
 FILE = "store.json"
 STORE_FORMAT = 2
@@ -52,7 +53,7 @@ def read(state: Path) -> StoreLocation | None:
     """Return the location; None, or one without a store, means this machine."""
     path = state / FILE
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=StoreLocation)
+        kept = msgspec.json.decode(read_small(os.fspath(path)), type=StoreLocation)
     except FileNotFoundError:
         return None
     except msgspec.DecodeError:

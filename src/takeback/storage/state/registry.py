@@ -22,7 +22,7 @@ from blake3 import blake3
 from takeback.core.codec import path_of, text_of
 from takeback.errors import BackendError, ConflictError, CorruptionError, FormatTooNew, UsageError
 from takeback.system import durable
-from takeback.system.private_files import private_folder
+from takeback.system.private_files import private_folder, read_small
 
 CARD = "workspace.json"
 CARD_FORMAT = 1
@@ -53,7 +53,7 @@ class Registry:
 
     def knows(self, root: Path) -> bool:
         """Return True if this path is already protected."""
-        return (self.state_of(root) / CARD).exists()
+        return os.path.exists(f"{self.state_of(root)}/{CARD}")
 
     def find(self, root: Path) -> Path | None:
         """Return the state folder of a protected workspace; None if the path is not protected.
@@ -130,7 +130,7 @@ def state_name(root: str | os.PathLike[str]) -> str:
 
 def read_card(state: Path) -> Card:
     try:
-        card = msgspec.json.decode((state / CARD).read_bytes(), type=Card)
+        card = msgspec.json.decode(read_small(f"{state}/{CARD}"), type=Card)
     except msgspec.DecodeError as error:
         raise CorruptionError(
             f"{state / CARD} is damaged: {error}", hint="delete this one file and run `takeback init` again"
@@ -190,4 +190,4 @@ def identity(path: Path) -> str:
     handle, mount = _Handle(size=_HANDLE_BYTES), ctypes.c_int()
     if ask(_AT_FDCWD, os.fsencode(path), ctypes.byref(handle), ctypes.byref(mount), 0):
         return ""
-    return f"{device}:{handle.kind}:{bytes(handle.data[: handle.size]).hex()}"
+    return f"{device}:{handle.kind}:{bytes(handle.data)[: handle.size].hex()}"

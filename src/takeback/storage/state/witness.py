@@ -16,7 +16,7 @@ import msgspec
 from blake3 import blake3
 
 from takeback.core.codec import path_of, text_of
-from takeback.system.private_files import private_folder, unusable, write_whole
+from takeback.system.private_files import private_folder, read_small, unusable, write_whole
 
 FORMAT = 1
 
@@ -79,7 +79,7 @@ def _every(folder: Path) -> Iterator[tuple[Path, Witness]]:
 
 def _read(path: Path) -> Witness | None:
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Witness)
+        found = msgspec.json.decode(read_small(os.fspath(path)), type=Witness)
     except (OSError, msgspec.DecodeError):
         return None
     return found if found.format <= FORMAT else None

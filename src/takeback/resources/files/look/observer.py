@@ -16,8 +16,7 @@ from takeback.resources.files.entry import FOLDER, FileEntry, StatKey, split
 from takeback.resources.files.look import watch
 from takeback.resources.files.look.capture import Capture
 from takeback.resources.files.look.closed_folders import Doors
-from takeback.resources.files.look.scan import Dirty, scan, scan_below
-from takeback.resources.files.look.upper import touched
+from takeback.resources.files.look.scan import Dirty, scan, scan_below, touched
 from takeback.resources.files.look.watch import Watcher
 from takeback.resources.files.tree import tree as trees
 from takeback.resources.files.tree.cache import TreeCache, load_index, save_index
@@ -75,6 +74,8 @@ class TreeObserver:
         self._deltas = Deltas()
         self._touched: Before = {}
         """What was touched since the tree was last stored, whatever became of that look."""
+        self._is_saved = False
+        """Whether the next process would find in the cache just what is known here."""
         self._since = b""
         self._before: Before = {}
         """What was there before the changes since the last recorded mark."""
@@ -106,7 +107,8 @@ class TreeObserver:
         if self._root is None and not self._load():
             return self._first_look()
         if self._upper is not None:
-            self._update(self._with_more(touched(self._upper, self.place, self.known)))
+            dirty = self._with_more(touched(self._upper, self.place, self.known))
+            self._update(self._with_other_names(dirty))
             return LAYERED
         if self._watcher is not None and time.monotonic() - self._audited > AUDIT_S:
             return self._audit(self._watcher)
@@ -141,10 +143,11 @@ class TreeObserver:
         return differences(self.known, self._before)
 
     def remember(self) -> None:
-        """Save what is known for the next process."""
-        if self._root is not None and self.tree:
+        """Save what is known for the next process, unless that is what the last one saved."""
+        if self._root is not None and self.tree and not self._is_saved:
             index = TreeCache(self.tree, self._root, self._trusted, self._rules, self._stated, self._deltas)
             save_index(self._cache, index)
+            self._is_saved = True
 
     def close(self) -> None:
         self._stop_watching()
@@ -153,6 +156,7 @@ class TreeObserver:
     def forget(self) -> None:
         """Forget everything: the next look reads all files."""
         self._stop_watching()
+        self._is_saved = False
         self._root, self.tree, self._since, self._before = None, b"", b"", {}
         self._deltas, self._touched = Deltas(), {}
         self.linked, self._stated = set(), {}
@@ -182,6 +186,7 @@ class TreeObserver:
         self._deltas, self._touched = index.deltas, {}
         self._since, self._before = index.tree, {}
         self.linked = all_linked(index.root)
+        self._is_saved = True
         return True
 
     @property
@@ -195,6 +200,7 @@ class TreeObserver:
             dirty.setdefault(folder, set()).add(name)
         if not dirty:
             return
+        self._is_saved = False
         capture, edits = self._capture(self._watcher), Edits(self.known, self._touched)
         capture.update(edits, dirty)
         self._look_behind(capture, edits)
@@ -275,7 +281,7 @@ class TreeObserver:
 
     def _distrust(self, why: str) -> None:
         """Scan from now on, and say so in every mark."""
-        self._watching = False
+        self._watching = self._is_saved = False
         self._stated[b"/"] = f"the watcher is not used: {why}"
 
     def _audit(self, watcher: Watcher) -> str:
@@ -305,6 +311,15 @@ class TreeObserver:
             folder, name = split(path)
             if name not in dirty.get(folder, ()) and not self._is_untouched(folder, name, self.key(path)):
                 dirty.setdefault(folder, set()).add(name)
+        return dirty
+
+    def _with_other_names(self, dirty: Dirty) -> Dirty:
+        """Add all names of a file of which one is looked at: a view has another device each time it is entered."""
+        keys = {path: key for path in self.linked if (key := self.key(path))}
+        numbers = {key.ino for path, key in keys.items() if split(path)[1] in dirty.get(split(path)[0], ())}
+        for path in (path for path, key in keys.items() if key.ino in numbers):
+            folder, name = split(path)
+            dirty.setdefault(folder, set()).add(name)
         return dirty
 
     def _is_untouched(self, folder: bytes, name: bytes, key: StatKey | None) -> bool:

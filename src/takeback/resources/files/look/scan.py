@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from functools import partial
+from pathlib import Path
 
 from takeback.resources.files.entry import StatKey, split
 from takeback.resources.files.tree.tree import TreeFolder
-from takeback.system import second_process
+from takeback.system import overlay, second_process
 from takeback.system.beneath import RootFolder
 
 Dirty = dict[bytes, set[bytes]]
@@ -105,3 +106,26 @@ def _unchanged(key: StatKey | None, found: os.stat_result) -> bool:
         and found.st_mode == key.mode
         and found.st_dev == key.dev
     )
+
+
+def touched(upper: Path, place: RootFolder, known: TreeFolder) -> Dirty:
+    """Return the names that were written or deleted in a view, whether or not they differ from what is known.
+
+    The upper layer of a view has all of them, so that this costs what was changed there. What others change below the
+    view meanwhile is not in it.
+    """
+    dirty: Dirty = {}
+    with place.batch() as opened:
+        for found in overlay.walk(os.fsencode(upper)):
+            names = dirty.setdefault(found.path, set())
+            names |= {b"", *found.there, *found.gone}
+            folder = known.find(found.path)
+            if folder is None:
+                continue  # new: the look at its name enters it
+            try:
+                listed = {os.fsencode(name) for name in os.listdir(opened(found.path))}
+            except OSError:
+                continue
+            # Made in the view and deleted again, so that the layer has no trace of it.
+            names |= folder.names() - listed
+    return dirty

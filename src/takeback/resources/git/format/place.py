@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 
 import msgspec
 
@@ -31,13 +32,14 @@ class RepositoryLocation(msgspec.Struct, frozen=True):
 def find(root: bytes, last: bytes = b"") -> RepositoryLocation:
     """Return the repository of this root. If `.git` is gone, it is where it was last seen."""
     link = os.path.join(root, LINK)
-    if os.path.islink(link):
-        return RepositoryLocation(root, led_to(root, os.readlink(link)), linked=True)
     try:
+        mode = os.lstat(link).st_mode
+        if stat.S_ISDIR(mode):
+            return RepositoryLocation(root, link, linked=False)
+        if stat.S_ISLNK(mode):
+            return RepositoryLocation(root, led_to(root, os.readlink(link)), linked=True)
         with open(link, "rb") as file:
             text = file.read(4096)
-    except IsADirectoryError:
-        return RepositoryLocation(root, link, linked=False)
     except OSError:
         return RepositoryLocation(root, last or link, linked=False)
     return RepositoryLocation(root, gitdir(root, text) or last or link, linked=True)

@@ -11,7 +11,8 @@ from takeback.resources.git import entry
 from takeback.resources.git.format import index_file, refs
 from takeback.resources.git.put_back import index_merge, lost_objects
 
-CHANGED = "it was changed by somebody else since"
+CHANGED = ""
+"""There is no more to say than that it was changed since."""
 MERGE_BYTES_MAX = 16 << 20
 
 

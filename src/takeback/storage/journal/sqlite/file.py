@@ -142,7 +142,6 @@ def _refuse(path: Path, application: int, version: int) -> None:
 def _prepare(db: apsw.Connection, path: Path, busy_s: float) -> None:
     patience = BusyHandler(busy_s)
     db.set_busy_handler(patience)
-    db.execute("PRAGMA synchronous = FULL")
     # One plan for each statement: otherwise SQLite plans anew for every bound value.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     application, version = _identity(db)
@@ -156,6 +155,7 @@ def _prepare(db: apsw.Connection, path: Path, busy_s: float) -> None:
 
 def _migrate(db: apsw.Connection, path: Path) -> None:
     """Migrate the database to the newest format in one transaction: a crash leaves the old format intact."""
+    db.execute("PRAGMA synchronous = FULL")
     db.execute("BEGIN IMMEDIATE")
     try:
         application, version = _identity(db)  # again: another process may have been first

@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 BUSY_S = 10.0
 GROUP_MAX = 256
-STREAMS_MAX = 512
+STREAMS_MAX = 128
 
 BEFORE_BEGIN = crash_point("journal-before-begin")
 INSIDE = crash_point("journal-inside")
