@@ -1,12 +1,16 @@
 """Show what Takeback does, on a small project that is created for the demo and removed afterwards.
 
 `./dev demo` runs this. Every line after a `$` is a command that really runs, with the output that it really
-prints. This script checks by itself, with the standard library alone, whether the files are as they were.
+prints. This script checks by itself, with the standard library and git alone, whether everything is as it says.
+
+On a terminal it waits for Enter where there is something to read; `--fast` does not wait.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
+import json
 import os
 import shlex
 import shutil
@@ -16,48 +20,63 @@ import sys
 import tempfile
 from pathlib import Path
 
-AGENT = """\
-echo "Agent: I will tidy up this project."
-sed 's/True/False/' src/auth.py > tmp && mv tmp src/auth.py
-rm -rf migrations
-mv src/db.py src/database.py
-if command -v git > /dev/null && test -d .git
-then git clean -fdX
-else rm .env shop.db
-fi
-chmod 777 deploy.sh
-echo "TODO: clean up later" > notes.tmp
-mkdir -p cache/a/b && echo junk > cache/a/b/junk
-echo "Agent: hmm, now the tests fail."
-exit 1
-"""
-
-HISTORIAN = """\
-git checkout --quiet -b cleanup
-git rm --quiet -r migrations
-git commit --quiet -m "Nobody needs these"
-git branch --quiet -D wishlist
-git stash drop --quiet
-git reflog expire --expire=now --all && git gc --quiet --prune=now
-python3 - << END
+AGENTS = {
+    "claude": """\
+#!/bin/sh
+echo "claude: I have put everything on sale."
+sed -i '2s/price/price * 0.5/' prices.py
+""",
+    "codex": """\
+#!/bin/sh
+case $1 in
+*shipping*)
+    echo "codex: shipping depends on the weight now."
+    sed -i '5s/5/5 + weight/' prices.py ;;
+*)
+    echo "codex: I have removed what git does not need, and old orders."
+    git clean -fdXq 2> /dev/null || rm .env
+    git branch --quiet -D wishlist 2> /dev/null
+    python3 -c "
 import sqlite3
-db = sqlite3.connect("shop.db")
-db.executescript("update orders set item = 'lost'; create table junk (x); insert into junk values (1);")
-END
+db = sqlite3.connect('shop.db')
+db.execute('delete from orders where id = 1')
+db.commit()"
+    exit 1 ;;
+esac
+""",
+}
+"""Two scripts that stand for agents: what Takeback does is the same for the real ones."""
+
+PRICES = """\
+def net(price):
+    return price
+
+def shipping(weight):
+    return 5
+
+def total(price, weight):
+    return net(price) + shipping(weight)
 """
 
 PROJECT = {
     "README.md": "# Shop\n\nSells shoes.\n",
-    ".gitignore": ".env\n*.db\n",
+    ".gitignore": ".env\n",
     ".env": "API_KEY=not-in-git\n",
-    "takeback.toml": "[store]\nkeep-days = 30\n",
+    "prices.py": PRICES,
     "deploy.sh": "#!/bin/sh\necho deploying\n",
-    "config.toml": "port = 80\nhost = 'localhost'\n\n[shop]\nname = 'Shoes'\ncurrency = 'EUR'\n",
-    "src/auth.py": "def allowed(user):\n    return user.active is True\n",
-    "src/db.py": "def connect():\n    ...\n",
-    "migrations/0001-users.sql": "create table users (name text);\n",
-    "migrations/0002-orders.sql": "create table orders (item text);\n",
 }
+
+LAST_WORDS = """\
+That was it, and the demo's files are gone again. In your own project:
+
+  takeback run -- COMMAND        let any agent or command work
+  takeback install claude-code   protect every call of your coding agent (codex, cursor, gemini, opencode)
+  takeback log                   what happened, and the id of each action
+  takeback undo                  take back the last action; again: the one before it
+  takeback undo ID --preview     see first what an undo would do
+  takeback redo                  undo the undo
+  takeback status                what waits for you
+  takeback forget --workspace    remove everything that Takeback has recorded of a project"""
 
 World = dict[str, tuple[str, int, int, str]]
 """For each path: kind, mode, mtime in nanoseconds, digest of the content."""
@@ -70,22 +89,23 @@ class Failed(Exception):
 class Demo:
     """The project, and the shell in which everything happens."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, fast: bool) -> None:
         self.root = folder / "shop"
-        self.agent = folder / "agent.sh"
-        self.historian = folder / "historian.sh"
+        self._agents = folder / "agents"
+        self._waits = not fast and sys.stdin.isatty() and sys.stdout.isatty()
         ours = ("TAKEBACK_", "GIT_")
         self._env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        self._env |= {"TAKEBACK_HOME": str(folder / "state"), "PYTHONSAFEPATH": "1"}
+        self._env |= {"TAKEBACK_HOME": str(folder / "state"), "XDG_DATA_HOME": str(folder / "data")}
         who = {"NAME": "You", "EMAIL": "you@example.org"}
         self._env |= {f"GIT_{role}_{k}": v for role in ("AUTHOR", "COMMITTER") for k, v in who.items()}
+        self._env["PATH"] = f"{self._agents}{os.pathsep}{self._env.get('PATH', os.defpath)}"
         # The commands run in another folder; let them find this checkout if it is not installed.
-        self._env["PYTHONPATH"] = str(Path(__file__).resolve().parents[1] / "src")
+        self._env |= {"PYTHONPATH": str(Path(__file__).resolve().parents[1] / "src"), "PYTHONSAFEPATH": "1"}
         if not sys.stdout.isatty():
             self._env["NO_COLOR"] = "1"
 
     def build(self) -> None:
-        """Create a small project with typical contents: ignored secrets, a database, a script."""
+        """Create a small project with typical contents: a secret that git ignores, a database, a script."""
         for name, text in PROJECT.items():
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,17 +114,20 @@ class Demo:
         (self.root / "deploy.sh").chmod(0o755)
         (self.root / "logs").mkdir()
         database = sqlite3.connect(self.root / "shop.db")
-        database.executescript("create table orders (item text); insert into orders values ('boots');")
+        database.executescript(
+            "create table orders (id integer primary key, item text);"
+            "insert into orders (item) values ('boots'), ('hat');"
+        )
         database.close()
-        self.agent.write_text(AGENT)
         if shutil.which("git"):
-            self.historian.write_text(HISTORIAN)
             self.git("init", "--quiet", "--initial-branch=main")
             self.git("add", ".")
-            self.git("commit", "--quiet", "-m", "A shop")
+            self.git("commit", "--quiet", "--message=A shop")
             self.git("branch", "wishlist")
-            (self.root / "src/db.py").write_text("def connect():\n    return 'half an idea'\n")
-            self.git("stash", "--quiet")
+        self._agents.mkdir()
+        for name, text in AGENTS.items():
+            (self._agents / name).write_text(text)
+            (self._agents / name).chmod(0o755)
 
     def git(self, *words: str) -> str:
         done = subprocess.run(
@@ -115,10 +138,9 @@ class Demo:
         return done.stdout
 
     def history(self) -> str:
-        """Return every branch, what is checked out, staged and stashed, as git prints it; and the rows."""
-        asked = [["show-ref"], ["symbolic-ref", "HEAD"], ["ls-files", "--stage"], ["stash", "list"]]
-        told = [self.git("--no-optional-locks", *words) for words in asked]
-        told.append(self.git("fsck", "--no-dangling"))
+        """Return every branch, what is checked out and staged, as git prints it; and the rows of the database."""
+        asked = [["show-ref"], ["symbolic-ref", "HEAD"], ["ls-files", "--stage"]]
+        told = [self.git("--no-optional-locks", *words) for words in asked] if shutil.which("git") else []
         database = sqlite3.connect(f"file:{self.root}/shop.db?mode=ro", uri=True)
         told.append("\n".join(database.iterdump()))
         database.close()
@@ -128,11 +150,24 @@ class Demo:
         """Show a command and what it prints, as a terminal would."""
         print(f"\n$ {paint(shlex.join(['takeback', *words]))}", flush=True)
         command = [sys.executable, "-m", "takeback", *words]
-        done = subprocess.run(command, cwd=self.root, env=self._env, stderr=subprocess.STDOUT)
+        done = subprocess.run(
+            command, cwd=self.root, env=self._env, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT
+        )
         if done.returncode:
             print(f"(exit {done.returncode})", flush=True)
         if done.returncode != code:
             raise Failed(f"takeback {words[0]} exited with {done.returncode} instead of {code}")
+
+    def last_of(self, actor: str) -> str:
+        """Return the id of the last action of this actor, as `takeback log` shows it."""
+        command = [sys.executable, "-m", "takeback", "log", "--json"]
+        told = subprocess.run(command, cwd=self.root, env=self._env, stdout=subprocess.PIPE, check=True)
+        entries = json.loads(told.stdout)["entries"]
+        return next(str(entry["id"]) for entry in entries if entry["actor"] == actor)
+
+    def show(self, name: str) -> None:
+        """Show a file, as `cat` does."""
+        print(f"\n$ {paint(f'cat {name}')}\n{(self.root / name).read_text()}", end="", flush=True)
 
     def human(self, name: str, old: str, new: str) -> None:
         """Edit a file as you would in your editor, without Takeback."""
@@ -143,12 +178,12 @@ class Demo:
         path.write_text(text.replace(old, new))
 
     def look(self) -> World:
-        """Return the state of every path except in the project's own .git, which `history` covers."""
+        """Return the state of every path, except of the database and the project's .git, which `history` covers."""
         found: World = {}
         for folder, folders, files in os.walk(self.root):
             if Path(folder) == self.root and ".git" in folders:
                 folders.remove(".git")
-            for name in (".", *files):
+            for name in (".", *(name for name in files if name != "shop.db")):
                 path = Path(folder, name)
                 state = path.lstat()
                 data = b"" if name == "." else path.read_bytes()
@@ -167,7 +202,16 @@ class Demo:
         wrong = sorted(path for path in expected.keys() | now.keys() if expected.get(path) != now.get(path))
         if wrong:
             raise Failed(f"the demo expected that {what}; these paths differ: {', '.join(wrong)}")
-        print(f"\n  Checked by this script, with SHA-256, modes and times: {what}.", flush=True)
+        self.checked(what)
+
+    def checked(self, what: str) -> None:
+        print(f"\n  Checked by this script: {what}.", flush=True)
+
+    def say(self, sentence: str) -> None:
+        """Say what comes next. On a terminal, wait until what came before is read."""
+        if self._waits:
+            input("\n[Enter]")
+        print(f"\n{sentence}", flush=True)
 
 
 def paint(text: str) -> str:
@@ -176,97 +220,70 @@ def paint(text: str) -> str:
     return text if plain else f"\x1b[1m{text}\x1b[0m"
 
 
-def say(sentence: str) -> None:
-    print(f"\n{sentence}", flush=True)
-
-
-def with_edit(world: World, now: World, path: str) -> World:
-    """Return the earlier state, but with the human's edit of one file."""
-    return world | {path: now[path]}
-
-
-def wreck_and_take_back(demo: Demo) -> None:
-    say("A small project, created for this demo. One command protects it; nothing is written into it.")
+def three_hands_in_one_file(demo: Demo) -> None:
+    print("A small project, created for this demo. One command protects it; nothing is written into it.")
+    before = demo.look()
     demo.takeback("init")
-    before = demo.look()
+    demo.prove(before, "init has written nothing into the project")
 
-    say("An agent works on it in the shell: it edits, moves, deletes, wipes what git ignores, and fails.")
-    demo.takeback("run", "--", "sh", "../agent.sh", code=1)
-    wrecked = demo.look()
-    if (demo.root / ".env").exists() or (demo.root / "shop.db").exists():
+    demo.say("Two agents work on the same file, and so do you.")
+    demo.takeback("run", "--", "claude", "put everything on sale")
+    demo.takeback("run", "--", "codex", "make shipping depend on the weight")
+    demo.human("prices.py", "shipping(weight)\n", "shipping(weight) + 1  # the box\n")
+    demo.show("prices.py")
+
+    demo.say(
+        "The sale was a mistake. Take back the lines of that agent alone; what is not certain is not guessed."
+    )
+    sale = demo.last_of("claude")
+    demo.takeback("undo", sale, code=3)
+    demo.takeback("undo", sale, "--on-conflict", "merge")
+    demo.show("prices.py")
+    wanted = PRICES.replace("return 5", "return 5 + weight")
+    if (demo.root / "prices.py").read_text() != wanted.replace("(weight)\n", "(weight) + 1  # the box\n"):
+        raise Failed("prices.py does not have exactly the lines of the other agent and yours")
+    demo.checked("the lines of claude are as they were; those of codex, and yours, are untouched")
+
+
+def a_secret_and_a_row(demo: Demo) -> None:
+    demo.say("An agent cleans up: a secret that git ignores, a branch, a row of the database. Then it fails.")
+    before, history = demo.look(), demo.history()
+    demo.takeback("run", "--", "codex", "clean up", code=1)
+    if (demo.root / ".env").exists() or demo.history() == history:
         raise Failed("the agent did less than it should")
 
-    say("Before you notice, you have continued with your own work.")
+    demo.say("Before you notice, you have gone on with your own work.")
     demo.human("README.md", "Sells shoes.", "Sells shoes and hats.")
-    edited = demo.look()
-    expected = with_edit(before, edited, "README.md")
+    edited = demo.look()["README.md"]
 
-    say("What happened?")
-    demo.takeback("log")
-
-    say("What would an undo do? Nothing is changed yet.")
-    demo.takeback("undo", "--preview")
-    demo.prove(edited, "the preview changed nothing")
-
-    say("Take it back.")
+    demo.say("Take it back.")
     demo.takeback("undo")
-    demo.prove(expected, f"all {len(expected)} paths are as before the agent, and README.md has your edit")
-
-    say("Changed your mind? An undo can be taken back too, and again.")
-    demo.takeback("redo")
-    demo.prove(with_edit(wrecked, edited, "README.md"), "the agent's work is back")
-    demo.takeback("undo")
-    demo.prove(expected, "and it is gone again")
-
-
-def both_in_one_file(demo: Demo) -> None:
-    say("Now you and the agent change the same file.")
-    demo.takeback("run", "--name", "agent", "--", "sh", "-c", "echo debug = true >> config.toml")
-    demo.human("config.toml", "port = 80", "port = 8080")
-    before = demo.look()
-
-    say("Nobody's work is overwritten silently: undo stops, and says what you can do.")
-    demo.takeback("undo", code=3)
-    demo.prove(before, "nothing was changed")
-    demo.takeback("undo", "--on-conflict", "merge")
-    wanted = PROJECT["config.toml"].replace("port = 80", "port = 8080")
-    if (demo.root / "config.toml").read_text() != wanted:
-        raise Failed("config.toml is not the original with your edit")
-    print("\n  Checked by this script: the agent's line is gone, yours is there.", flush=True)
-
-
-def branches_and_rows(demo: Demo) -> None:
-    say("Agents do not only edit files. This one rewrites the history of the project, and a table.")
-    before = demo.history()
-    demo.takeback("run", "--name", "tidy up history", "--", "sh", "../historian.sh")
-    if demo.history() == before:
-        raise Failed("the agent did less than it should")
-    say("Git has deleted the commits for good, but Takeback still has them. One undo brings everything back.")
-    demo.takeback("undo")
-    if demo.history() != before:
-        raise Failed("git or the rows are not as they were")
-    print("\n  Checked by this script, with git itself and a dump of the rows: all as before.", flush=True)
+    demo.prove(
+        before | {"README.md": edited}, "every file has its bytes, mode and time; README.md has your edit"
+    )
+    if demo.history() != history:
+        raise Failed("the branches or the rows are not as they were")
+    demo.checked("the branches and the rows are as they were, by git and SQLite themselves")
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--fast", action="store_true", help="do not wait for Enter")
+    fast: bool = parser.parse_args().fast
     with tempfile.TemporaryDirectory(prefix="takeback-demo-") as folder:
-        demo = Demo(Path(folder).resolve())
+        demo = Demo(Path(folder).resolve(), fast=fast)
         demo.build()
         try:
-            wreck_and_take_back(demo)
-            both_in_one_file(demo)
-            if shutil.which("git"):
-                branches_and_rows(demo)
-            say("The whole story. Changes outside any action are yours, and stay.")
+            three_hands_in_one_file(demo)
+            a_secret_and_a_row(demo)
+            demo.say("The whole story. What no agent did is yours.")
             demo.takeback("log")
-            say("Last, check that the history itself is complete and every stored byte is right.")
-            demo.takeback("verify", "--deep")
+            demo.say(LAST_WORDS)
         except Failed as failure:
             print(f"\nThe demo failed: {failure}", file=sys.stderr)
             return 1
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, EOFError):
             return 130
-    say("That is all. The demo's files are gone again. Try it on your own project: takeback run -- COMMAND")
     return 0
 
 

@@ -71,7 +71,12 @@ def was_sent(call: takeback.Call) -> Any:
     return True
 
 
-@takeback.action(effect="irreversible", check=was_sent)
+def pretend(_to: str, path: str) -> bool:
+    """Stand in for `send_mail` in a shadow: `TAKEBACK_SHADOW=1 python examples/research_report_email.py`."""
+    return Path(path).exists()
+
+
+@takeback.action(effect="irreversible", check=was_sent, simulate=pretend)
 def send_mail(to: str, path: str) -> bool:
     text = json.dumps({"to": to, "text": Path(path).read_text()}).encode()
     key = takeback.current_call().key  # the same key for each attempt, so that the email cannot arrive twice

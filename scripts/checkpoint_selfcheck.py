@@ -153,6 +153,12 @@ class InvariantBroken(ConflictError):
     code = "invariant"
 
 
+class ShadowEnded(ConflictError):
+    """A shadow cannot go on: what comes next depends on what another system would have answered."""
+
+    code = "shadow-ended"
+
+
 class HandedOver(ConflictError):
     """The run waits for a human; what it did so far stays."""
 

@@ -21,6 +21,7 @@ from takeback.errors import (
     RefusedError,
     RollbackIncomplete,
     RunBusy,
+    ShadowEnded,
     TakebackError,
     UsageError,
 )
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from takeback.engine.runs.session import Session
     from takeback.engine.runs.step import Step
     from takeback.engine.runs.thread import Thread, Turn
+    from takeback.engine.shadow.stand_ins import stand_in
+    from takeback.resources.calls.handlers import simulation
     from takeback.resources.calls.resource import Call
     from takeback.workflows.steps import Workflow, workflow
     from takeback.workspace.opening import open_workspace as open  # noqa: A004  takeback.open is the name
@@ -56,6 +59,8 @@ else:
         "current_call": "engine.runs.declare:current_call",
         "declared": "engine.runs.declare:declaration_in",
         "handler": "engine.runs.declare:handler",
+        "simulation": "resources.calls.handlers:simulation",
+        "stand_in": "engine.shadow.stand_ins:stand_in",
         "Checkpoint": "core.entities:Checkpoint",
         "Diff": "engine.describe.diff:Diff",
         "RollbackReport": "engine.rollback.report:RollbackReport",
@@ -101,6 +106,7 @@ __all__ = [
     "Run",
     "RunBusy",
     "Session",
+    "ShadowEnded",
     "Step",
     "TakebackError",
     "Thread",
@@ -114,5 +120,7 @@ __all__ = [
     "declared",
     "handler",
     "open",
+    "simulation",
+    "stand_in",
     "workflow",
 ]

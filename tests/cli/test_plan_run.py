@@ -2,94 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.cli.shop import FILE, SEARCH, WRITE, made_at, notes, plan, step
 from tests.world.cli import Workspace
-
-TOOLS = '''
-import os, signal
-import takeback
-
-def note(what):
-    """Outside the workspace, so that no rollback hides how often a tool really ran."""
-    with open(os.environ["NOTES"], "a") as file:
-        file.write(what + "\\n")
-
-def search(topic):
-    note("search")
-    return {"text": f"about {topic}", "items": [{"id": 7}]}
-
-def write(path, text=""):
-    note("write " + path)
-    with open(path, "w") as file:
-        file.write(str(text))
-    return {"path": path}
-
-def break_once(path):
-    """Writes, and dies the first time as if the machine had."""
-    note("break")
-    with open(path, "w") as file:
-        file.write("half")
-    if not os.path.exists(os.environ["NOTES"] + ".broke"):
-        open(os.environ["NOTES"] + ".broke", "w").close()
-        os.kill(os.getpid(), signal.SIGKILL)
-    with open(path, "w") as file:
-        file.write("whole")
-
-def fail(why):
-    note("fail")
-    raise ConnectionError(why)
-
-async def later(text):
-    note("later")
-    return text.upper()
-
-def unbook(call):
-    note(f"unbook {call.result}")
-
-@takeback.action(undo=unbook)
-def book(room):
-    note("book " + room)
-    return {"room": room}
-
-@takeback.action(effect="irreversible")
-def send(to):
-    note("send")
-'''
 
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    made = Workspace.at(tmp_path)
-    made.human("shop_tools.py", TOOLS)
-    made.human("plan.md", "old\n")
     monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    return made
-
-
-def notes(shop: Workspace) -> list[str]:
-    path = shop.root.parent / "notes"
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def plan(shop: Workspace, *steps: dict[str, Any], **more: Any) -> None:
-    text = json.dumps({"name": "report", "steps": list(steps), **more})
-    # Beside the workspace: what the plan says is no part of what it changes.
-    (shop.root.parent / "plan.json").write_text(text)
-
-
-def step(id: str, tool: str, *after: str, **args: Any) -> dict[str, Any]:
-    return {"id": id, "tool": f"shop_tools:{tool}", "args": args, "after": list(after)}
-
-
-FILE = "../plan.json"
-SEARCH = step("find", "search", topic="cats")
-WRITE = step("write", "write", path="report.md", text={"$result": "find", "path": "/text"})
+    return made_at(tmp_path)
 
 
 def test_a_plan_is_done_and_can_be_taken_back(shop: Workspace) -> None:

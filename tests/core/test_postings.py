@@ -54,6 +54,7 @@ def test_the_numbers_in_an_index_stay_what_they_are() -> None:
         "BRANDED": 32,
         "OPEN_THEN": 33,
         "LOOKS": 34,
+        "PLAN": 35,
     }
     assert {flag.name: flag.value for flag in Flag} == {
         "UNDOABLE": 1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -74,7 +74,7 @@ class SimpleRuns:
         self.retries: dict[str, int] = {}
 
     @contextmanager
-    def run(self, name: str, *, key: str, autopilot: bool) -> Iterator[SimpleRun]:
+    def run(self, name: str, *, key: str, autopilot: bool, **_: Any) -> Iterator[SimpleRun]:
         self.begun.append((name, key, autopilot))
         yield SimpleRun(self, self.kept.setdefault(key, {}))
 
@@ -88,7 +88,7 @@ class SimpleRun:
         self._step = ""
 
     @contextmanager
-    def step(self, name: str, *, retries: int = 0) -> Iterator[Any]:
+    def step(self, name: str, *, retries: int = 0, uses: Sequence[str] = ()) -> Iterator[Any]:
         self._step = name
         self._runs.retries[name] = retries
         yield SimpleNamespace(done=name in self._kept)

@@ -137,7 +137,7 @@ class Answering:
         self._granted = granted
         self.asked: list[str] = []
 
-    def run(self, name: str, *, key: str, autopilot: bool) -> Run:
+    def run(self, name: str, *, key: str, autopilot: bool, **_: Any) -> Run:
         return self._tb.run(name, key=key, autopilot=autopilot, approve=self._answer)
 
     def _answer(self, approval: Any) -> bool:

@@ -21,7 +21,8 @@ from tests.house.repository import document
 RECORDED = {
     "init", "run", "try", "stage", "bisect", "replay", "resume", "approve", "deny", "handover", "settle",
     "outbox", "dead", "locks", "install", "uninstall", "doctor", "plan", "export",
-    "gc", "forget", "store", "guard", "workflow", "monitor", "daemon", "completion",
+    "gc", "forget", "store", "guard", "workflow", "monitor", "notify", "daemon", "completion",
+    "compare", "promote", "rehearse",
 }
 # fmt: on
 

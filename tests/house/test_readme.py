@@ -7,9 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.house.repository import document
-from tests.house.transcript import Reader, Step, commands, matches, steps
+from tests.house.transcript import Reader, Step, commands, main, matches, shown, steps
 
-DOCUMENTS = ["README.md", "docs/CODING_AGENTS.md", "docs/MOMENTS.md", "docs/PYTHON.md", "docs/WORKFLOWS.md"]
+DOCUMENTS = [
+    "README.md",
+    "docs/CODING_AGENTS.md",
+    "docs/MOMENTS.md",
+    "docs/PYTHON.md",
+    "docs/TOUR.md",
+    "docs/WORKFLOWS.md",
+]
 NOT_RUN_MAX = 4  # an example that cannot run is a promise on trust
 
 
@@ -110,3 +117,25 @@ def test_an_ellipsis_stands_for_anything() -> None:
     assert matches(["Took back …", "…", "Verified 2 of 2."], "Took back a7\n  x\n  y\nVerified 2 of 2.\n")
     assert matches(["…", "end"], "end\n")
     assert not matches(["Took back …"], "Took back a7\nand more\n")
+
+
+def test_what_is_no_longer_true_is_written_anew_and_the_rest_stays(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A page\n\n```console\n$ echo old\nsomething else\n$ echo kept\nk…t\n$ sh -c 'echo bad; exit 4'\n"
+        "(exit 3)\n```\n\n```sh\ntrue\n```\n"
+    )
+    assert main([str(page)]) == 0
+    written = page.read_text()
+    assert written == (
+        "# A page\n\n```console\n$ echo old\nold\n$ echo kept\nk…t\n$ sh -c 'echo bad; exit 4'\nbad\n"
+        "(exit 4)\n```\n\n```sh\ntrue\n```\n"
+    )
+    for number, step in enumerate(steps(written)):
+        (tmp_path / str(number)).mkdir()
+        Reader(tmp_path / str(number)).follow(step)
+
+
+def test_what_differs_from_run_to_run_is_left_out() -> None:
+    printed = " id   when       who\n a4   2 s ago    you   in /tmp/x/work/shop, at 4885e3e after 0.3 s\n09:12  go \n"
+    assert shown(printed) == [" id … who", " a4 …    you   in …/shop, at … after … s", "…  go"]

@@ -24,10 +24,6 @@ PLATFORM = {
 # What a surface may import below the workspace besides, and why that will stay so.
 ON_PURPOSE = {
     "cli.commands.monitor": ("workflows", "workflows stand apart, and need no workspace"),
-    "cli.commands.outbox": (
-        "workflows",
-        "notifiers are those of `takeback monitor`: one notation, one check",
-    ),
     "cli.commands.workflow": ("workflows", "workflows stand apart, and need no workspace"),
     "cli.scheduling": ("workflows", "the host's scheduler knows commands, and no workspace"),
 }

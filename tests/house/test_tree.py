@@ -27,6 +27,7 @@ SMALL_BY_NATURE = {
 # Small modules that one other imports, each with the reason why it is not a part of that one.
 CRUMBS = {
     "agents.agent_process": "looks at processes; the hook that asks it looks at events",
+    "agents.elsewhere": "the workspaces in which one session works; the hook that asks it records in one",
     "agents.doctor.machine": "the machine's part of the doctor, beside trust and trial",
     "agents.doctor.scratch": "a folder that goes away with its process; the trial is what happens in it",
     "agents.hook_removal": "the use case of `uninstall`, which is not the command line's",

@@ -77,7 +77,7 @@ def test_a_version_is_found() -> None:
 
 # A type that a document spells out, where the code has a name for it.
 SPELLED_OUT = {
-    "Approve": "Callable[[Approval], bool]",
+    "Approve": "Callable[[Approval], bool | None]",
     "AnyHandler": "Callable[[Call], object] | BoundHandler",
     "Function": "Callable[[Call], object]",
     "Recorded": "RecordedRun",

@@ -10,6 +10,9 @@ All blocks of a document run one after the other in one folder, as a reader woul
 
 An HTML comment before a block changes that: `<!-- not run: reason -->` leaves the next block out, and
 `<!-- run first: commands -->` runs shell commands that the reader need not see.
+
+`python -m tests.house.transcript DOCUMENT…` (`./dev transcripts`) runs the examples and writes into the documents
+what their commands print now, where that is no longer what the documents show.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -101,6 +106,48 @@ def matches(expected: list[str], printed: str) -> bool:
     return re.fullmatch(pattern, printed.rstrip() + "\n") is not None
 
 
+VOLATILE = (
+    (re.compile(r"\S*/work(?=/)"), "…"),
+    (re.compile(r" *\b(?:just now|\d+ (?:s|min|h) ago)"), " …"),
+    (re.compile(r"(?m)^ id +when +"), " id … "),  # as wide as the times below
+    (re.compile(r"\b\d\d:\d\d\b"), "…"),
+    (re.compile(r"\d+(?:\.\d+)?(?= s\b)"), "…"),
+    (re.compile(r"\b[0-9a-f]{7}\b"), "…"),
+    (re.compile(r"…(?:[ …]*…)+"), "…"),
+)
+"""What differs from run to run, and what stands for it."""
+
+
+def shown(printed: str) -> list[str]:
+    """Output as a document shows it."""
+    for pattern, mark in VOLATILE:
+        printed = pattern.sub(mark, printed)
+    return [line.rstrip() for line in printed.rstrip().splitlines()]
+
+
+def rewritten(text: str, reader: Reader) -> str:
+    """The document with what its commands print now, where it shows something else."""
+    for step in steps(text):
+        if step.not_run:
+            continue
+        if step.language != "console":
+            reader.follow(step)
+            continue
+        text = text.replace(step.code, _block(step, reader), 1)
+    return text
+
+
+def _block(step: Step, reader: Reader) -> str:
+    lines = []
+    for command in commands(step.code):
+        code, printed = reader.shell(command.line)
+        is_true = code == command.exit_code and matches(command.expected, printed)
+        lines.append("$ " + command.line.replace("\n", "\n> "))
+        lines += command.expected if is_true else shown(printed)
+        lines += [f"(exit {code})"] if code else []
+    return "\n".join(lines) + "\n"
+
+
 class Reader:
     """Types the examples of a document into a shell, in a folder of its own."""
 
@@ -114,7 +161,8 @@ class Reader:
         self._env |= {"TAKEBACK_HOME": str(folder / "home"), "NO_COLOR": "1", "COLUMNS": "120"}
         (folder / "user").mkdir()
         self._env["HOME"] = str(folder / "user")  # with the settings of nobody
-        self._env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        places = [self._env["HOME"] + "/.local/bin", str(Path(sys.executable).parent), os.environ["PATH"]]
+        self._env["PATH"] = os.pathsep.join(places)
 
     def shell(self, line: str) -> tuple[int, str]:
         """Run a command; a `cd` in it holds for the next one."""
@@ -158,3 +206,21 @@ class Reader:
         else:
             code, printed = self.shell(f"set -e\n{step.code}")
         assert code == 0, f"line {step.place}: the {step.language} block exits with {code}:\n{printed}"
+
+
+def main(names: Sequence[str]) -> int:
+    """Write into each of these documents what its commands print now. Return the exit code."""
+    for name in names:
+        path = Path(name)
+        before = path.read_text()
+        with tempfile.TemporaryDirectory(prefix="takeback-transcript-") as folder:
+            after = rewritten(before, Reader(Path(folder).resolve()))
+        if after != before:
+            path.write_text(after)
+            said = f"written: {name}; look at the difference, and shorten with `…` what need not be shown\n"
+            sys.stdout.write(said)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -15,19 +15,11 @@ from typing import Any
 import pytest
 
 from takeback.errors import UsageError
+from takeback.senders.notifiers import NoticeMessage, check_notifier, send, shown
 from takeback.workflows import lines
 from takeback.workflows.checkpoints import Checkpoints
-from takeback.workflows.monitor import LOG, Monitor
-from takeback.workflows.notify import check_notifier, send, shown
-
-FINDING = {
-    "workflowId": "w",
-    "agentId": "a",
-    "status": "in_progress",
-    "file": "f",
-    "ageMinutes": 11,
-    "reason": "",
-}
+from takeback.workspace.notices.monitor import Monitor
+from takeback.workspace.notices.notifier import LOG
 
 
 class World:
@@ -86,7 +78,9 @@ def test_each_stale_state_is_told_once(world: World) -> None:
         assert len(findings) == 1 and failures == []
         world.now += 600
     assert len(world.told()) == 1
-    assert "ALERT stale_checkpoints=1" in world.told()[0]["text"]
+    told = world.told()[0]
+    assert "stale workflow" in told["text"] and "10 min without an update" in told["text"]
+    assert f"takeback -C {world.root} workflow resume --workflow w" in told["text"]
     world.update(complete="one")
     world.monitor.run()
     world.now += 601
@@ -193,7 +187,7 @@ def test_a_notifier_of_older_settings_that_is_none_keeps_it_from_no_other(world:
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # apprise's own
 def test_whatever_apprise_reaches(hook: tuple[str, type[Hook]]) -> None:
     address, kind = hook
-    send(f"apprise:json://{address}", "hello", [FINDING])
+    send(f"apprise:json://{address}", NoticeMessage("id", "hello"))
     (message,) = kind.heard
     assert message["message"] == "hello"
 
@@ -205,7 +199,7 @@ def test_the_desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(sys, "platform", "linux")
-    send("desktop", "a text\nof two lines", [FINDING])
+    send("desktop", NoticeMessage("id", "a text\nof two lines"))
     assert (tmp_path / "shown").read_text() == "--app-name=Takeback\n--\nTakeback\na text\nof two lines\n"
 
 

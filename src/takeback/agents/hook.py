@@ -11,6 +11,7 @@ import msgspec
 
 from takeback.agents.agent_process import leader_of
 from takeback.agents.dialects import dialect
+from takeback.agents.elsewhere import told_everywhere
 from takeback.agents.event import SILENT, Dialect, Event, HookAnswer, HookDecision, Kind, Permission
 from takeback.errors import TakebackError
 from takeback.settings import environment
@@ -66,11 +67,15 @@ def _follow(agent: str, event: Event, opening: Opening, pid: int) -> HookDecisio
     root = find_root(event.root or environment.here(), registry)
     if event.kind in IDLE and not registry.knows(root):
         return HookDecision()
-    with opening(root) as opened:
-        try:
-            return Following(agent, opened, pid=leader_of(agent, pid) if pid else 0).tell(event)
-        except Exception as error:
-            raise Unprotected(error, blocks=blocks(opened)) from error
+
+    def tell(place: Path) -> HookDecision:
+        with opening(place) as opened:
+            try:
+                return Following(agent, opened, pid=leader_of(agent, pid) if pid else 0).tell(event)
+            except Exception as error:
+                raise Unprotected(error, blocks=blocks(opened)) from error
+
+    return told_everywhere(agent, event, root, tell)
 
 
 _told: set[tuple[str, str]] = set()

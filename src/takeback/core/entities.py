@@ -106,6 +106,8 @@ class RecordedAction(msgspec.Struct):
     """Of an unfinished rollback: the items that it has completed and must not repeat."""
     compacted_us: int = 0
     """When what it changed was removed from the history; 0 if it was not."""
+    intended: e.Effect | None = None
+    """Of a call in a shadow, which was not made: the effect that it would have had."""
 
     def __repr__(self) -> str:
         return f"<Action {self.id} {self.name[:60]!r} {self.life}, {len(self.made)} changes>"
@@ -180,6 +182,8 @@ class RecordedStep(msgspec.Struct):
     """The record that ended it."""
     body: str = ""
     """The action for what happens in the step outside its calls."""
+    uses: tuple[str, ...] = ()
+    """The steps whose results it uses."""
 
 
 class RecordedRun(msgspec.Struct):

@@ -102,6 +102,8 @@ class RunBegan(_Base, frozen=True, tag="run-began"):
 
     Since version 8.
     """
+    shadow: str = ""
+    """The view in which it worked, if it was a shadow: what it did elsewhere was only intended. Since version 10."""
 
 
 class RunEnded(_Base, frozen=True, tag="run-ended"):
@@ -145,6 +147,8 @@ class StepBegan(_Base, frozen=True, tag="step-began"):
     parent: str = ""
     ref: str = ""
     """Its id elsewhere, such as that of the agent's prompt."""
+    uses: tuple[str, ...] = ()
+    """The steps whose results it uses: it does not outlive them. Since version 10."""
 
 
 class StepEnded(_Base, frozen=True, tag="step-ended"):
@@ -237,6 +241,8 @@ class ActionNoted(_Base, frozen=True, tag="action-noted"):
     why: str = ""
     tool: str = ""
     intent: str = ""
+    intended: Effect | None = None
+    """In a shadow: the effect that it would have had. It was not made. Since version 10."""
 
 
 class ActionRefused(_Base, frozen=True, tag="action-refused"):
@@ -334,6 +340,14 @@ class ConfigAccepted(_Base, frozen=True, tag="config-accepted"):
     """The file. Since version 4; before that there was only one."""
     settings: tuple[str, ...] = ()
     """The settings that had to be accepted, each as it was shown. Since version 6."""
+
+
+class PlanApproved(_Base, frozen=True, tag="plan-approved"):
+    """A human approved a plan as a whole: exactly these steps, with these tools, under this key. Since version 10."""
+
+    digest: str
+    name: str
+    actor: str = ""
 
 
 class ContentForgotten(_Base, frozen=True, tag="content-forgotten"):
@@ -444,6 +458,7 @@ Event = (
     | DriftSeen
     | ChangesSeen
     | ConfigAccepted
+    | PlanApproved
     | ContentForgotten
     | CompactionBegan
     | CompactionEnded

@@ -54,7 +54,7 @@ def _noted(record: Record, event: e.ActionNoted) -> RecordedAction:
     action.life, action.ended_us = lifecycle.ENDED[event.outcome], record.at_us
     action.ended = record.seq
     action.result, action.full, action.why = event.result, event.full, event.why
-    action.compacted_us = record.compacted_us
+    action.compacted_us, action.intended = record.compacted_us, event.intended
     return action
 
 
@@ -212,7 +212,8 @@ def next_of_run(run: RecordedRun, record: Record) -> str:
     """Take in a record of a run: of its life, of its steps, or the body of one of them."""
     event = record.event
     if isinstance(event, e.StepBegan):
-        run.steps[record.id] = RecordedStep(record.id, event.name, event.parent, event.ref, record.at_us)
+        began = RecordedStep(record.id, event.name, event.parent, event.ref, record.at_us, uses=event.uses)
+        run.steps[record.id] = began
         return ""
     if isinstance(event, e.StepEnded):
         step = run.steps.get(event.step)

@@ -324,6 +324,10 @@ class History(WhatStands):
         seqs = self.postings.seqs(numbered(Topic.ASKED, run))
         return [self.approvals[ids.make(ids.APPROVAL, seq)] for seq in seqs]
 
+    def plan_approvals(self, digest: str) -> list[int]:
+        """Return the records in which a human approved the plan with this digest. What is read is compared."""
+        return self.postings.seqs(named(Topic.PLAN, digest))
+
     def unused_approvals(self) -> list[Approval]:
         """Return the requests without an answer, and those whose answer was yes and has not been used."""
         return [self.approvals[id] for id in list(self._standing.approvals)]
@@ -619,6 +623,9 @@ class History(WhatStands):
         self.accepted[event.path] = event.version
         self._standing.accepted_at[event.path] = record.seq
 
+    def _plan_approved(self, record: Record, event: e.PlanApproved) -> None:
+        self._post(record, named(Topic.PLAN, event.digest))
+
     def _content_forgotten(self, record: Record, _event: e.ContentForgotten) -> None:
         self.forgets.append(record.seq)
 
@@ -703,6 +710,7 @@ _APPLY: dict[type, Callable[[History, Record, Any], Any]] = {
     e.ApprovalAnswered: History._approval_moved,
     e.ApprovalUsed: History._approval_moved,
     e.ConfigAccepted: History._config_accepted,
+    e.PlanApproved: History._plan_approved,
     e.ContentForgotten: History._content_forgotten,
     e.CompactionBegan: History._compaction_began,
     e.CompactionEnded: History._compaction_ended,

@@ -91,6 +91,8 @@ class Topic(IntEnum):
     """The runs that were open when a checkpoint was taken, each by its own number."""
     LOOKS = 34
     """The records with a look at the files."""
+    PLAN = 35
+    """The approvals of a plan, by its digest."""
 
 
 def numbered(topic: Topic, id: str) -> int:

@@ -41,6 +41,14 @@ from takeback.core.selection import Selection
 IN_DOUBT = "it is in doubt who changed it"
 
 
+class Dependents(StrEnum):
+    """What an undo does about steps that used the result of what it takes back."""
+
+    STOP = "stop"
+    TAKE = "take"
+    LEAVE = "leave"
+
+
 class OnConflict(StrEnum):
     STOP = "stop"
     KEEP = "keep"

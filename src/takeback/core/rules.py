@@ -84,8 +84,18 @@ class LimitRules(_Table, frozen=True):
     argument_bytes: Count = 0
 
 
+class PlanRuling(StrEnum):
+    """Which plans may run."""
+
+    ANY = "any"
+    APPROVED = "approved"
+
+
 class Rules(_Table, frozen=True):
     """[rules] of takeback.toml. Every part may be missing."""
+
+    plans: PlanRuling = PlanRuling.ANY
+    """With `approved`, a plan runs only if a human has approved it as a whole."""
 
     paths: PathRules | None = None
     tools: ToolRules = ToolRules()

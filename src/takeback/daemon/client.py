@@ -25,6 +25,8 @@ PASSED = (
     b"TAKEBACK_ACTOR",
 )
 """The variables that are passed on. No others: the environment contains secrets."""
+NOTIFY = b"TAKEBACK_NOTIFY_"
+"""The prefix of variables that are passed on, too: with the addresses of notifiers, which the daemon lets be told."""
 
 BEGINNING = "import sys; "
 
@@ -58,7 +60,8 @@ def request(agent: bytes, data: bytes, environ: dict[bytes, bytes]) -> bytes:
         folder = posix.getcwdb()
     except FileNotFoundError:
         folder = b"."  # the folder is gone; no field may be empty
-    passed = [name + b"=" + environ[name] for name in PASSED if name in environ]
+    wanted = [*PASSED, *[name for name in environ if name.startswith(NOTIFY)]]
+    passed = [name + b"=" + environ[name] for name in wanted if name in environ]
     return b"\0".join([MAGIC, identity(), agent, folder, b"%d" % posix.getppid(), *passed, b"", data])
 
 

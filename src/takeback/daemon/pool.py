@@ -32,6 +32,7 @@ class Warm:
         self.basis = Basis()
         self.failed: BaseException | None = None
         self.used_s = 0.0
+        self.is_fresh = False
         self.witness: Witness | None = None
 
     @property
@@ -78,6 +79,11 @@ class Pool:
             if not waiting():
                 raise RunBusy("the caller has gone away; nothing was recorded")
             assert warm.workspace is not None
+            if warm.is_fresh:
+                # A process may have been killed before it told what waits. Here, since this thread has the
+                # caller's variables.
+                warm.is_fresh = False
+                warm.workspace.known.begin_telling()
             yield warm.workspace
             warm.basis = basis_of(warm.workspace)
         except BaseException as error:
@@ -112,6 +118,7 @@ class Pool:
             if warm.witness:
                 lost_history.recall(warm.witness)  # so that a removed history is noticed, even with its note
             workspace = warm.workspace = self._opened(root)
+            warm.is_fresh = True
             warm.witness = lost_history.known_of(workspace.state)
             workspace.look()
             warm.basis = basis_of(workspace)

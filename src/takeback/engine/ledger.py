@@ -11,7 +11,17 @@ import msgspec
 
 from takeback.core import ids
 from takeback.core.codec import written
-from takeback.core.events import ActionBegan, CompactionEnded, Event, Outcome, RunEnded, StepBegan
+from takeback.core.events import (
+    ActionBegan,
+    ApprovalAsked,
+    CompactionEnded,
+    Event,
+    Outcome,
+    RunEnded,
+    RunHandedOver,
+    RunInterrupted,
+    StepBegan,
+)
 from takeback.core.history import History
 from takeback.core.intents import IntentDeferred, IntentsReleased
 from takeback.core.record import Record
@@ -30,6 +40,9 @@ WORDS = ("why", "note", "message")
 
 GOING_ON = (ActionBegan, StepBegan, IntentDeferred, IntentsReleased)
 """Events that are refused once a run has lost a lock. What the run did before is recorded in any case."""
+
+WAITING = (ApprovalAsked, RunHandedOver, RunInterrupted)
+"""Events after which something waits for a human."""
 
 NAMING = ("marks", "changes", "swaps", "full")
 """Event fields that refer to content."""
@@ -72,6 +85,8 @@ class Ledger:
         self._is_begun = index is None
         self._progress = progress
         self._tell = tell
+        self.waits: Callable[[], None] = lambda: None
+        """Called when something has been recorded that waits for a human."""
         self._fences: dict[str, dict[int, str]] = {}
         self._lock = threading.RLock()  # the steps of a run may be in several threads
         self._seats = journal.seats
@@ -166,6 +181,8 @@ class Ledger:
             elif records[-1].seq > self.history.seq:
                 self.refresh()  # in order: others wrote before these, here or elsewhere
             self._keep_seat()
+        if any(isinstance(event, WAITING) for event in events):
+            self.waits()
         return records
 
     def _append(self, events: Sequence[Event], stream: str, *, durable: bool) -> tuple[Record, ...]:

@@ -12,18 +12,37 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from takeback.core import policy
+from takeback.core.codec import digest
+from takeback.core.entities import RecordedAction, RecordedRun, RecordedStep
 from takeback.core.events import Effect
-from takeback.core.plan import Plan, PlannedStep, default_key, in_order, known_part, resolve, targets, weaker
+from takeback.core.history import History
+from takeback.core.lifecycle import Life
+from takeback.core.plan import (
+    Plan,
+    PlannedStep,
+    default_key,
+    dependencies,
+    in_order,
+    known_part,
+    references,
+    resolve,
+    targets,
+    weaker,
+)
 from takeback.core.policy import Broken, Foresee, RuleContext, Use
+from takeback.core.redact import redact
 from takeback.core.rules import Rules, Ruling, for_plans
 from takeback.core.values import plain
 from takeback.engine.gate.rules import ground_of, name_in_rules
-from takeback.engine.runs.declare import declared
+from takeback.engine.runs.call import first_key
+from takeback.engine.runs.declare import declared, unwrapped
+from takeback.engine.runs.recorded_calls import is_gone, stands
 from takeback.errors import RefusedError, TakebackError, UsageError
 from takeback.ports.plans import PlanRun, PlanRuns
 
@@ -123,18 +142,32 @@ def run_plan(
     *,
     key: str = "",
     autopilot: bool = False,
+    approved: bool = False,
+    on_failure: str = "undo",
     tell: Tell = lambda *_: None,
 ) -> Ran:
-    """Carry out a plan. `tell` is called for each step that begins, is done, or was done by an earlier attempt."""
+    """Carry out a plan. `tell` is called for each step that begins, is done, or was done by an earlier attempt.
+
+    If a human `approved` the plan as a whole, a step that needs approval has it, provided that the plan has all of
+    its arguments.
+    """
     refuse_broken(prepared)
     results: dict[str, Any] = {}
     earlier: list[str] = []
     called: dict[str, int] = {}
     key = key or prepared.key
-    with runs.run(prepared.plan.name, key=key, autopilot=autopilot) as run:
+    now: list[PlannedStep] = []
+
+    def approve(_request: object) -> bool | None:
+        return None if any(references(now[-1].args)) else True
+
+    answers = approve if approved else None
+    name = prepared.plan.name
+    with runs.run(name, key=key, autopilot=autopilot, approve=answers, on_failure=on_failure) as run:
         for step in prepared.order:
             tell(step.id, "began")
-            with run.step(step.id, retries=step.retries) as handle:
+            now.append(step)
+            with run.step(step.id, retries=step.retries, uses=dependencies(step)) as handle:
                 if handle.done:
                     earlier.append(step.id)
                 try:
@@ -146,6 +179,32 @@ def run_plan(
                     raise
             tell(step.id, "earlier" if step.id in earlier else "done")
     return Ran(run.id, key, results, tuple(earlier))
+
+
+def digest_of(prepared: PreparedPlan, key: str = "") -> str:
+    """Return the digest of what a human approves: the steps, what they import, the key, and the code of the tools.
+
+    The code is that of the files in which the tools are defined, not of what these import in turn.
+    """
+    plan = msgspec.structs.replace(prepared.plan, schema="")
+    code = {target: _code(tool.function) for target, tool in prepared.tools.items()}
+    exactly = [plan, prepared.imports, key or prepared.key, code]
+    return digest(msgspec.json.encode(exactly, order="sorted"))
+
+
+def _code(function: Callable[..., Any]) -> str:
+    """Return the digest of the file in which a function is defined; empty for one that is built in."""
+    try:
+        path = inspect.getsourcefile(unwrapped(function)[0])
+        return digest(Path(path).read_bytes()) if path else ""
+    except (OSError, TypeError):
+        return ""
+
+
+def passed_to(prepared: PreparedPlan, step: PlannedStep, args: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the function of a step with its positional and keyword arguments, as `run.call` gets them."""
+    tool = prepared.tools[prepared.imports[step.id]]
+    return (tool.function, *_passed(tool, args))
 
 
 def refuse_broken(prepared: PreparedPlan) -> None:
@@ -191,6 +250,47 @@ def _call(
 
 async def _awaited(result: Any) -> Any:
     return await result
+
+
+# A plan that was changed since an earlier attempt
+
+
+class PlanChange(msgspec.Struct, frozen=True):
+    """What a plan makes of the completed steps of a run."""
+
+    kept: tuple[str, ...]
+    """The names of the steps that are the same."""
+    gone: tuple[RecordedStep, ...]
+    """The steps that are not in the plan any more, or not with these arguments; in order."""
+
+
+def compare_with_run(
+    history: History, run: RecordedRun, prepared: PreparedPlan, result_of: Callable[[RecordedAction], Any]
+) -> PlanChange:
+    """Compare a plan with what a run has completed and not taken back.
+
+    A step is the same if its call is: the same tool in a step of the same name, with the same arguments, where the
+    results that these refer to are those of steps that are kept.
+    """
+    done = {s.name: s for s in run.steps.values() if s.life is Life.DONE and stands(history, s)}
+    results: dict[str, Any] = {}
+    for step in prepared.order:
+        known = done.get(redact(step.id))
+        if known is None or any(reference.step not in results for reference in references(step.args)):
+            continue
+        if prepared.imports[step.id] not in prepared.tools:
+            continue
+        try:
+            function, args, kwargs = passed_to(prepared, step, resolve(step.args, results))
+        except UsageError:
+            continue  # the result has another shape than the plan expects
+        key = first_key(function, known.name, args, kwargs)
+        calls = [history.actions[id] for id in history.calls_of(run.id, key)]
+        same = next((c for c in reversed(calls) if c.life is Life.DONE and not is_gone(history, c)), None)
+        if same is not None and same.as_tool.step == known.id:
+            results[step.id] = result_of(same)
+    kept = {redact(id) for id in results}
+    return PlanChange(tuple(results), tuple(s for s in done.values() if s.name not in kept))
 
 
 # Looking

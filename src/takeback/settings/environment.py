@@ -40,7 +40,11 @@ _environment: ContextVar[Mapping[str, str] | None] = ContextVar("environment", d
 _here: ContextVar[str] = ContextVar("here", default="")
 
 
-def expanded(address: str) -> str:
+NOTIFY = "TAKEBACK_NOTIFY_"
+"""The prefix of variables that the hook passes to the daemon, for the addresses of notifiers."""
+
+
+def expanded(address: str, what: str = "the store's address") -> str:
     """Return an address with its variables, $NAME or ${NAME}, replaced; $$ is a dollar."""
 
     def value(found: re.Match[str]) -> str:
@@ -49,7 +53,7 @@ def expanded(address: str) -> str:
         name = found[1] or found[2]
         if not (given := _variable(name)):
             raise UsageError(
-                f"the store's address needs the variable {name}, which is not set; nothing was done",
+                f"{what} needs the variable {name}, which is not set; nothing was done",
                 hint=f"set {name}, and try again",
             )
         # A part of an address is quoted; a variable with the whole address is already quoted.
@@ -118,6 +122,20 @@ def namespaces() -> str:
     return _variable("TAKEBACK_NAMESPACES")
 
 
+def shadow() -> bool:
+    """Return whether every run of this process is to be a shadow: TAKEBACK_SHADOW is set."""
+    return _variable("TAKEBACK_SHADOW") not in ("", "0")
+
+
+def refuse_in_shadow(what: str) -> None:
+    """Raise UsageError if every run is to be a shadow, and this cannot be one."""
+    if shadow():
+        raise UsageError(
+            f"TAKEBACK_SHADOW is set, and {what} cannot be a shadow; nothing was begun",
+            hint="`takeback try -- COMMAND` runs the whole program in a view",
+        )
+
+
 def temporary_folders() -> list[Path]:
     """Return the folders for temporary files, by their real paths."""
     named = [_variable("TMPDIR"), "/tmp", "/var/tmp"]
@@ -155,6 +173,15 @@ def environment_with(more: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for a process that we start: ours without the TAKEBACK_ variables, plus `more`."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("TAKEBACK_")}
     return ours | dict(more)
+
+
+def environment_of_sender(home: Path) -> dict[str, str]:
+    """Return the environment for a process that sends notices: without what ties it to an action of ours."""
+    mine = (NOTIFY, "TAKEBACK_TEST_")
+    kept = {name: text for name, text in os.environ.items() if name.startswith(mine)}
+    given = _environment.get() or {}
+    kept |= {name: text for name, text in given.items() if name.startswith(NOTIFY)}
+    return environment_with(kept | {"TAKEBACK_HOME": os.fspath(home)})
 
 
 def parent_action() -> str:

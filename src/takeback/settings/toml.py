@@ -98,6 +98,13 @@ class AuditConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     webhooks: tuple[WebhookConfig, ...] = ()
 
 
+class NotifyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who is told that something waits for a human."""
+
+    to: tuple[str, ...] = ()
+    """Notifiers: desktop, command:COMMAND, webhook:URL, apprise:URL. In an address $NAME stands for a variable."""
+
+
 class LocksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     """How locks of one agent affect the others."""
 
@@ -140,6 +147,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sandbox: SandboxConfig = SandboxConfig()
     agents: AgentsConfig = AgentsConfig()
     stage: StageConfig = StageConfig()
+    notify: NotifyConfig = NotifyConfig()
     tools: dict[str, ToolTarget] = {}
     """Short names of tools, for plans and rules: a name to package.module:function."""
 
@@ -178,7 +186,20 @@ def parse_config(text: str | bytes, path: Path) -> Config:
             f"{path} is not valid: {error}; nothing was done", hint="docs/CONFIG.md lists every setting"
         ) from error
     _refuse_short_journal(found.store, path)
+    if found.notify.to:
+        _refuse_notifiers(found.notify, path)
     return found
+
+
+def _refuse_notifiers(notify: NotifyConfig, path: Path) -> None:
+    """Raise UsageError if a notifier is not valid, or contains a secret."""
+    from takeback.senders.notifiers import check_shared  # most projects have none
+
+    for text in notify.to:
+        try:
+            check_shared(text)
+        except UsageError as error:
+            raise UsageError(f"{path} is not valid: [notify] {error.message}", hint=error.hint) from error
 
 
 def _refuse_short_journal(store: StoreConfig, path: Path) -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from takeback.core import events as e
-from takeback.core import ids, selection
+from takeback.core import ids, run_comparison, selection
 from takeback.core.change import Change, Version
+from takeback.core.entities import RecordedAction
 from takeback.core.history import History
+from takeback.core.run_comparison import RunComparison
 from takeback.core.selection import refuse_compacted
+from takeback.engine.describe.accounts import account
 from takeback.engine.rollback.paths import path_filter
 from takeback.engine.rollback.restore import refuse_pruned
 from takeback.workspace.parts import WorkspaceParts
+
+if TYPE_CHECKING:
+    from takeback.workspace.workspace import Workspace
 
 
 class Comparison:
@@ -90,3 +97,19 @@ def _last_beginning(history: History) -> Mapping[str, e.Mark]:
         if action.is_tool and (marks := action.began.marks):
             return _by_name(marks)
     return history.marks
+
+
+def compare_runs(workspace: Workspace, first: str, second: str) -> RunComparison:
+    """Compare two runs by what they did or intended."""
+    history, journal, roots = workspace.history, workspace.journal, [str(workspace.root)]
+
+    def in_full(action: RecordedAction) -> Any:
+        try:
+            call = workspace.parts.calls.known(action).call
+        except ContentGone:
+            return None
+        return [call.args, call.kwargs]
+
+    return run_comparison.compare(
+        *(account(history, journal.read(stream=run), run, roots, in_full) for run in (first, second))
+    )

@@ -57,6 +57,7 @@ class KnownWorkspace:
         # What lives in memory ends with the process, and so do the answers to questions about it.
         index = None if blobs else StoredIndex(state, journal)
         self.ledger = Ledger(journal, self._share, index, progress, self.notices.append)
+        self.ledger.waits = self.begin_telling
 
     @cached_property
     def parts(self) -> WorkspaceParts:
@@ -107,6 +108,34 @@ class KnownWorkspace:
             observe=self._observe,
             notices=self.notices,
         )
+
+    @property
+    def notifiers(self) -> list[str]:
+        """Everybody who is told what waits for a human: from takeback.toml, and from `takeback monitor install`."""
+        from takeback.workspace.notices.monitor import chosen_at_install  # needed only if something waits
+
+        return [*self.settings.notify.to, *chosen_at_install(self.state)]
+
+    @property
+    def unreached(self) -> list[str]:
+        """Which notifiers were not reached the last time, and why."""
+        from takeback.workspace.notices import TOLD, folder_of
+
+        if not os.path.exists(folder_of(self.state) / TOLD):
+            return []  # mostly nobody was to be told anything
+        return [str(one) for one in self.parts.notifier().read().unreached.values()]
+
+    def begin_telling(self) -> None:
+        """Let a process of its own tell of what waits for a human. Nothing that fails here fails the caller."""
+        if self.blobs is not None:
+            return  # no other process could read a history in memory, or answer what waits in it
+        try:
+            if self.notifiers:
+                from takeback.workspace.notices.notifier import begin
+
+                begin(self.root, self.state.parent.parent)
+        except (TakebackError, OSError) as error:
+            self.notices.append(f"nobody was told that something waits for you: {error}")
 
     def _observe(self) -> None:
         self.parts.tracker.observe()

@@ -150,3 +150,11 @@ def _known(state: Path, root: Path, journal: Journal | None) -> Witness | None:
     here = identity(root) if known and known.identity else ""
     is_another = known and here and known.identity != here
     return None if is_another else known
+
+
+def nothing_recorded(state: Path) -> CorruptionError:
+    """Return the error for a journal in which nothing is left."""
+    return CorruptionError(
+        f"the journal in {state} is empty: what was recorded is gone. Nothing was taken back",
+        hint=f"restore that folder from a backup; or continue without it: {FRESH}",
+    )

@@ -26,7 +26,7 @@ from takeback.storage.state import acceptance, location
 from takeback.storage.state.registry import Registry
 from takeback.system.private_files import private_folder
 from takeback.workspace import lost_history
-from takeback.workspace.locate import directory_of, find_root
+from takeback.workspace.locate import directory_of, find_root, project_of
 from takeback.workspace.lost_history import Lost
 from takeback.workspace.store.journal import JOURNAL, begun, is_begun, is_begun_elsewhere, journal_of
 from takeback.workspace.trusted_settings import CONFIG
@@ -80,7 +80,10 @@ def open_workspace(
     if not is_known:
         # A mistake in the settings is reported before anything is begun.
         toml.read_config(path)
+    is_unknown = not registry.knows(path)
     state = registry.create(path)
+    if is_unknown and (project := project_of(path)):
+        _join_project(registry, project, path, state)
     if accept_config:
         accept_unopened(state, to_accept(toml.read_config(path)))
     journal = begun(state, path, store, workspace, blobs)
@@ -99,6 +102,15 @@ def open_workspace(
             f"in {toml.FILE}"
         )
     return opened
+
+
+def _join_project(registry: Registry, project: Path, worktree: Path, state: Path) -> None:
+    """Let a worktree of git be protected like its project: the values that a human accepted there hold here, too."""
+    from takeback.storage.state.worktrees import Worktrees
+
+    Worktrees(registry.home).note(project, worktree)
+    if accepted := acceptance.read(registry.state_of(project)).accepted:
+        acceptance.note(state, accepted=accepted)
 
 
 def _begin(journal: Journal, path: Path, state: Path) -> None:

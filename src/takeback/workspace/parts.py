@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from takeback.core.events import ContentForgotten
 from takeback.core.history import History
@@ -69,6 +69,7 @@ from takeback.workspace.store.conversations import conversations_for, threads_of
 if TYPE_CHECKING:
     from takeback.engine.outbox.service import OutboxService, ServiceListener
     from takeback.engine.tracking.command import GuardedRows
+    from takeback.workspace.notices.notifier import Notifier
 
 
 FORGOTTEN = "its content was removed with `takeback forget`, so it cannot be put back"
@@ -324,9 +325,11 @@ class WorkspaceParts:
     def _deliver(self, run: str) -> None:
         """Deliver what a run has deferred. The run has committed, so an error here is not its failure."""
         try:
-            service = self.courier()
-            service.run(once=True, run=run)
+            service = self._service(None)
+            tally = service.run(once=True, run=run)
             self.notices += service.failures
+            if tally.dead:
+                self._known.begin_telling()
         except TakebackError as error:
             self.notices.append(
                 f"the intents of {run} are left to a worker (`takeback outbox worker`): {error.message}"
@@ -344,27 +347,24 @@ class WorkspaceParts:
         listener: ServiceListener | None = None,
     ) -> OutboxService:
         """Return a worker of the outbox: see `Workspace.courier`."""
-        from takeback.engine.outbox.service import OutboxService  # needed only for delivery
-
-        return OutboxService(
-            self.outbox,
-            self._delivery,
-            SystemClock(),
-            self.audit,
-            source=str(self.root),
-            notifiers=lambda: [*self._notifiers(), *notify],
-            health=health,
-            concurrency=concurrency,
-            listener=listener,
+        return self._service(
+            lambda: self.notifier(notify).tell(), concurrency=concurrency, health=health, listener=listener
         )
 
-    def _notifiers(self) -> list[str]:
-        """Return the notifiers of this workspace's monitor."""
-        from takeback.workflows.monitor import Monitor  # needed only for a dead letter
+    def _service(self, tell: Callable[[], list[str]] | None, **options: Any) -> OutboxService:
+        """Return a worker of the outbox. `tell` tells of dead letters, in a thread of the worker."""
+        from takeback.engine.outbox.service import OutboxService  # needed only for delivery
 
-        monitor = Monitor(self.root, self.state.parent.parent / "monitor" / self.state.name)
-        found: list[str] = monitor.settings()["notify"]
-        return found
+        return OutboxService(self.outbox, self._delivery, SystemClock(), self.audit, tell=tell, **options)
+
+    def notifier(self, also: Sequence[str] = ()) -> Notifier:
+        """Return what tells the notifiers of this workspace, and these, of what waits for a human."""
+        from takeback.workspace.notices import folder_of
+        from takeback.workspace.notices.notifier import Notifier  # needed only if something waits
+        from takeback.workspace.notices.waiting import waiting
+
+        to = [*self._known.notifiers, *also]
+        return Notifier(folder_of(self.state), self.root, to, lambda: waiting(self))
 
     @cached_property
     def leases(self) -> Leases:

@@ -5,6 +5,16 @@ from __future__ import annotations
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.errors import RefusedError, RunBusy
+from takeback.system import processes
+
+
+def at_work_around(history: History) -> str:
+    """Return the action or session of whose processes this one is, by its ancestors; empty if there is none."""
+    line = processes.lineage()
+    running = (a.id for a in history.open_actions() if a.process in line)
+    # The agent of a session is also inside it between its calls.
+    led = (run.id for run in history.open_runs() if run.began.detached and run.began.process in line)
+    return next(running, "") or next(led, "")
 
 
 def refuse_agent(inside: str, why: str, *, done: str = "changed") -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -126,12 +127,18 @@ class Stages:
         return self._folders.names()
 
     def new(
-        self, name: str = "", *, at: str = "", way: Sequence[Change] = (), network: str = "full"
+        self,
+        name: str = "",
+        *,
+        at: str = "",
+        way: Sequence[Change] = (),
+        network: str = "full",
+        reachable: bool = False,
     ) -> Stage:
         """Make a view of the workspace as it is now. Without a name, one is made up.
 
         `way` leads from the present to the moment `at` that the view is to show: for each target, from its present
-        version to the one at that moment.
+        version to the one at that moment. With `reachable` it is a copy, which this process can work in, too.
         """
         if network not in namespaces.NETWORKS:
             raise UsageError(
@@ -151,7 +158,7 @@ class Stages:
             prepared = self._folders.begin(chosen)
             try:
                 making = Making(workspace, prepared, chosen, marks, network)
-                making.run(at, way)
+                making.run(at, way, reachable=reachable)
                 crash_points.reach(PREPARED)
                 made = Stage(workspace, self._folders.publish(prepared, chosen))
                 making.finish(made, way)
@@ -244,8 +251,9 @@ class Making:
         self._network = network
         self._home = workspace.state.parent.parent
 
-    def run(self, at: str, way: Sequence[Change]) -> None:
+    def run(self, at: str, way: Sequence[Change], *, reachable: bool = False) -> None:
         why = "TAKEBACK_NAMESPACES is off" if environment.namespaces() == "off" else ""
+        why = why or ("a process outside of it works in it" if reachable else "")
         if not why:
             try:
                 self._overlay(at)
@@ -475,6 +483,16 @@ class Stage:
         self.folder.write(card)
         return done
 
+    @contextmanager
+    def opened(self) -> Iterator[Workspace]:
+        """Open the workspace of a copy in this process."""
+        with _opened(self.card) as inner:
+            yield inner
+
+    def look_with(self, inner: Workspace) -> StageLook:
+        """Return what is different in the view, as its opened workspace sees it."""
+        return _looked(self.card.base, inner)
+
     def look(self) -> StageLook:
         """Return what is different in the view from where it began."""
         return self.inside(partial(_looked, self.card.base), StageLook)
@@ -526,10 +544,11 @@ class Stage:
         paths: Sequence[str] = (),
         on_conflict: str = "stop",
         preview: bool = False,
+        keep: bool = False,
     ) -> RollbackReport:
         """Make the changes of the view in the workspace, as one action, and drop the view if nothing of it is left.
 
-        What was changed in the workspace since the view was made is a conflict.
+        What was changed in the workspace since the view was made is a conflict. With `keep` the view stays.
         """
         workspace, parts = self._workspace, self._workspace.parts
         entering.refuse_living(self.folder, "accepted")
@@ -548,7 +567,7 @@ class Stage:
             changes, self.name, preview=preview, on_conflict=choice_of(on_conflict), **more
         )
         stays = [item for item in report.items if item.did in ("kept", "conflict", "failed", "unverifiable")]
-        if not preview and not paths and not stays and not report.finished_earlier:
+        if not preview and not keep and not paths and not stays and not report.finished_earlier:
             self.drop()
         return report
 
@@ -586,6 +605,13 @@ class Stage:
 
 def _with_opened(card: StageCard, do: Callable[[Workspace], R]) -> R:
     """Return what `do` returns for the workspace of the view that this process is in."""
+    with _opened(card) as inner:
+        return do(inner)
+
+
+@contextmanager
+def _opened(card: StageCard) -> Iterator[Workspace]:
+    """Open the workspace of a view, from inside of it or, if it is a copy, from anywhere."""
     from takeback.workspace.opening import open_workspace
     from takeback.workspace.workspace import Workspace
 
@@ -595,7 +621,7 @@ def _with_opened(card: StageCard, do: Callable[[Workspace], R]) -> R:
         with open_workspace(seen, watching=False, home=state.parent.parent) as begun:
             begun.save("the beginning of the view")
     with Workspace(seen, state, journal_of(state)) as inner:
-        return do(inner)
+        yield inner
 
 
 def _inner(card: StageCard) -> tuple[Path, Path]:

@@ -23,16 +23,15 @@ from takeback.engine.describe import replay as describe_replay
 from takeback.engine.describe.diff import Diff
 from takeback.engine.describe.replay import ReplayMoment, RunSnapshot
 from takeback.engine.rollback.paths import path_filter
-from takeback.engine.runs.checks import choice_of
-from takeback.errors import ContentGone, CorruptionError, RunBusy, SeatLost, UsageError
+from takeback.engine.runs.checks import choice_of, dependents_of
+from takeback.errors import ContentGone, RunBusy, SeatLost, UsageError
 from takeback.ports.journal import Finding, Journal
 from takeback.ports.outbox import Outbox
 from takeback.ports.progress import Progress, silent
 from takeback.settings import environment, toml
 from takeback.storage.state.lock import WorkspaceLock
-from takeback.system import processes
 from takeback.workspace.known import KnownWorkspace
-from takeback.workspace.lost_history import FRESH, Lost
+from takeback.workspace.lost_history import Lost, nothing_recorded
 from takeback.workspace.trusted_settings import TrustedSettings
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from takeback.resources.postgres.guarded import GuardedDatabases
     from takeback.storage.content.memory import MemoryBlobs
     from takeback.workspace.forgetting import Forgotten
+    from takeback.workspace.notices.notifier import Notifier
     from takeback.workspace.parts import WorkspaceParts
     from takeback.workspace.past.past import Past
     from takeback.workspace.staging import Stages
@@ -123,9 +123,9 @@ class Workspace:
         health: Path | None = None,
         listener: ServiceListener | None = None,
     ) -> OutboxService:
-        """Return a worker that delivers the intents of committed runs, and notifies webhooks and notifiers.
+        """Return a worker that delivers the intents of committed runs, and tells webhooks and notifiers.
 
-        `notify` names notifiers in addition to those of `takeback monitor`; `health` is a file to keep up to date.
+        `notify` are notifiers in addition to those of the workspace; `health` is a file to keep up to date.
         """
         return self.parts.courier(concurrency=concurrency, notify=notify, health=health, listener=listener)
 
@@ -249,6 +249,7 @@ class Workspace:
         is about to run: it is judged first, as in `takeback run`, and RefusedError is raised if a rule or a lock
         forbids it.
         """
+        environment.refuse_in_shadow("a recorded block")
         actor, plan = actor or environment.actor(), None
         if command:
             plan = self.commands.plan(command, name=name, actor=actor)
@@ -332,12 +333,17 @@ class Workspace:
         deliver: bool = False,
         roots: Sequence[str | os.PathLike[str]] = (),
         allow_home: bool = False,
+        on_failure: str = "undo",
+        shadow: bool = False,
+        copies: Mapping[str, str] | None = None,
     ) -> Run:
         """Return a run, an agent's attempt at a task, as a block: committed at its end, taken back by an exception.
 
         `roots` are folders outside the workspace that are protected, too, while the run is at work. With `steps` its
         progress is also kept in a workflow file, for restarts. With `deliver` the run itself delivers its intents
-        once it has committed; those that fail are left to a worker.
+        once it has committed; those that fail are left to a worker. With `on_failure="pause"` the completed steps
+        of a failed run stay, and it can be continued by its key; with "draft" what is taken back stays as a view.
+        With `shadow` the run works in a view and reaches no other system; `copies` names copies of databases for it.
         """
         began = self._began(name, key, autopilot=autopilot, actor=actor, session=session, ref=ref)
         from takeback.engine.runs.parts import Options
@@ -352,7 +358,12 @@ class Workspace:
             deliver=deliver,
             steps=tuple(steps),
             roots=self.roots(roots, allow_home=allow_home),
+            on_failure=on_failure,
         )
+        if shadow or on_failure == "draft" or environment.shadow():
+            from takeback.workspace.shadow.runs import special_run  # few runs need a view
+
+            return special_run(self, options, approve, approval_wait_s, copies, shadow=shadow)
         return self.parts.runs.run(options, approve=approve, approval_wait_s=approval_wait_s)
 
     def _began(
@@ -374,16 +385,9 @@ class Workspace:
         self, folders: Sequence[str | os.PathLike[str]], *, allow_home: bool = False
     ) -> tuple[str, ...]:
         """Return folders outside the workspace as roots that an action can name, each with everything in it."""
-        if isinstance(folders, str | os.PathLike):
-            raise UsageError(
-                "roots must be a list of folders; nothing was begun", hint=f"roots=[{os.fspath(folders)!r}]"
-            )
-        found = [Path(os.path.realpath(os.path.join(environment.here(), folder))) for folder in folders]
-        for path in () if allow_home else found:
-            environment.refuse_too_wide(path)
-        from takeback.resources.files.outside.roots import place_of
+        from takeback.workspace.locate import outside_roots
 
-        return tuple(place_of(path, self.root, self.state.parent.parent) for path in found)
+        return outside_roots(folders, self.root, self.state, allow_home=allow_home)
 
     def session(
         self,
@@ -426,6 +430,7 @@ class Workspace:
         actor: str = "",
     ) -> Thread:
         """Return the conversation with this key, for a framework: turns and calls in any number of processes."""
+        environment.refuse_in_shadow("a thread")
         from takeback.engine.runs.parts import Options
 
         began = self._began(name, key, autopilot=autopilot, actor=actor, session="", ref="")
@@ -484,6 +489,11 @@ class Workspace:
         """Return the runs that wait for a human."""
         return self.parts.runs.handovers()
 
+    @property
+    def notifier(self) -> Notifier:
+        """What tells everybody who is to be told what waits for a human, each thing once."""
+        return self.parts.notifier()
+
     def take(self, run: str) -> RecordedRun:
         """Record that you take care of a run that was handed over."""
         return self.parts.runs.take(run, environment.actor())
@@ -533,13 +543,9 @@ class Workspace:
         return bool(self._inside(self.known_history))
 
     def _inside(self, history: History) -> str:
-        if parent := self.parent_action():
-            return parent
-        line = processes.lineage()
-        running = (a.id for a in history.open_actions() if a.process in line)
-        # The agent of a session is also inside it between its calls.
-        led = (run.id for run in history.open_runs() if run.began.detached and run.began.process in line)
-        return next(running, "") or next(led, "")
+        from takeback.workspace.refusal import at_work_around
+
+        return self.parent_action() or at_work_around(history)
 
     def parent_action(self) -> str:
         """Return the action of this workspace that the environment names, or ""."""
@@ -556,12 +562,14 @@ class Workspace:
         paths: Iterable[str] = (),
         preview: bool = False,
         on_conflict: str = "stop",
+        dependents: str = "stop",
     ) -> RollbackReport:
-        """Take back what recorded actions did: the last one, these, one agent's, or all after a moment."""
-        report = self.try_undo(
-            *wanted, to=to, agent=agent, paths=paths, preview=preview, on_conflict=on_conflict
-        )
-        return report.require_complete()
+        """Take back what recorded actions did: the last one, these, one agent's, or all after a moment.
+
+        `dependents` says what happens to steps that used results of these: stop, take or leave.
+        """
+        options: dict[str, Any] = {"paths": paths, "preview": preview, "on_conflict": on_conflict}
+        return self.try_undo(*wanted, to=to, agent=agent, dependents=dependents, **options).require_complete()
 
     def try_undo(
         self,
@@ -571,6 +579,7 @@ class Workspace:
         paths: Iterable[str] = (),
         preview: bool = False,
         on_conflict: str = "stop",
+        dependents: str = "stop",
     ) -> RollbackReport:
         """Do what `undo` does; the report says whether it is complete, or stopped at a conflict."""
         if not (wanted or to or agent):
@@ -585,6 +594,7 @@ class Workspace:
                 wanted=path_filter(self.root, self.history, paths),
                 preview=preview,
                 on_conflict=choice_of(on_conflict),
+                dependents=dependents_of(dependents),
             )
         return self._not_lost(report)
 
@@ -630,15 +640,15 @@ class Workspace:
     def _not_lost(self, report: RollbackReport) -> RollbackReport:
         """Return this report. Raise if there is nothing to do only because the history is gone."""
         if report.verdict is Verdict.NOTHING:
-            if gone := self.lost:
-                self.notices.clear()  # the error says the same
-                raise gone.error
-            if not self.history.seq:
-                raise CorruptionError(
-                    f"the journal in {self.state} is empty: what was recorded is gone. Nothing was taken back",
-                    hint=f"restore that folder from a backup; or continue without it: {FRESH}",
-                )
+            self._refuse_lost()
         return report
+
+    def _refuse_lost(self) -> None:
+        if gone := self.lost:
+            self.notices.clear()  # the error says the same
+            raise gone.error
+        if not self.history.seq:
+            raise nothing_recorded(self.state)
 
     @contextmanager
     def _missing_told(self) -> Iterator[None]:

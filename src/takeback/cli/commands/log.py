@@ -14,7 +14,7 @@ from takeback.cli.life import show_life
 from takeback.cli.options import agents, ids_of, times
 from takeback.cli.render.day import day_lines
 from takeback.cli.render.history import action_data, checkpoint_data, run_data
-from takeback.cli.render.runs import waits_for_a_decision
+from takeback.cli.render.worktrees import worktree_data, worktree_lines
 from takeback.cli.text import iso, plural, width
 from takeback.core.entities import Checkpoint, RecordedAction, RecordedRun
 from takeback.core.history import History
@@ -22,7 +22,7 @@ from takeback.core.ids import RUN, STEP, parse
 from takeback.core.lifecycle import Life
 from takeback.core.postings import Topic
 from takeback.errors import UsageError
-from takeback.workspace.describe import body_of
+from takeback.workspace.describe import body_of, waits_for_a_decision
 from takeback.workspace.describe.day import (
     DecisionMade,
     LogFilter,
@@ -112,7 +112,13 @@ def command(
         )
         if paths:
             return _path_view(session, workspace, wanted, paths, limit, is_flat=is_flat)
+        if session.json:
+            return session.data(
+                _as_data(history, wanted, limit) | {"worktrees": worktree_data(workspace.root)}
+            )
         _show(session, history, wanted, limit, is_flat=is_flat)
+        for line in worktree_lines(workspace.root):
+            session.line(line)
 
 
 def _path_view(

@@ -17,22 +17,26 @@ from takeback.cli.scheduling import (
 )
 from takeback.cli.text import plural
 from takeback.system.private_files import private_folder
-from takeback.workflows.monitor import KEEP_DAYS, LOG, Monitor
-from takeback.workflows.notify import check_notifier, shown
 from takeback.workflows.schedules import Schedule
 from takeback.workflows.script import printable
 from takeback.workflows.stale import report_data, report_lines
-from takeback.workspace.locate import find_root, registry_of_user
+from takeback.workspace.locate import find_modules_at, find_root, registry_of_user
+from takeback.workspace.notices import folder_of
+from takeback.workspace.notices.monitor import KEEP_DAYS, Monitor
+from takeback.workspace.notices.notifier import LOG, check_notifier, shown
+from takeback.workspace.notices.waiting import Notice
+from takeback.workspace.opening import find_workspace
 
 NOT_SENT = 4
 
 
 @click.group("monitor", cls=TakebackGroup)
 def command() -> None:
-    """Watch for abandoned workflows
+    """Watch for work that nobody continues
 
-    The host's own scheduler checks every 10 minutes; this needs no model, no tokens and no server. A workflow
-    that becomes stale is reported once. Workflows that ended more than a week ago are cleaned up.
+    The host's own scheduler checks every 10 minutes; this needs no model, no tokens and no server. A workflow that
+    becomes stale, a run that was interrupted, and whatever else waits for you is reported once. Workflows that
+    ended more than a week ago are cleaned up.
     """
 
 
@@ -76,8 +80,8 @@ def install(
 ) -> None:
     """Let the host's scheduler check every 10 minutes
 
-    If the monitor is already installed, this replaces its settings. Alerts go to a log in Takeback's
-    state folder, and to each --notify.
+    If the monitor is already installed, this replaces its settings. What is found goes to a log in Takeback's state
+    folder, to [notify] in takeback.toml, and to each --notify.
     """
     notifiers = [check_notifier(text) for text in notify]
     kind = kind_of(scheduler)
@@ -169,17 +173,28 @@ def status(session: CommandContext) -> None:
 @click.pass_obj
 @click.pass_context
 def run(ctx: click.Context, session: CommandContext) -> None:
-    """Check once, and report what is stale and was not reported yet
+    """Check once, and report what is stale or waits for you and was not reported yet
 
     Exits with 0, or with 4 if a notifier failed; that one is tried again at the next check.
     """
-    monitor = _monitor()
-    findings, failures = monitor.run()
+    monitor, workspace = _monitor(), find_workspace(".")
+    waiting: list[Notice] = []
+    if workspace is None:
+        findings, failures = monitor.run()
+    else:
+        session.opened.append(workspace)
+        find_modules_at(workspace.root)  # the checks of calls in doubt are functions of the project
+        with workspace:
+            findings, failures = monitor.run(workspace)
+            waiting = list(workspace.notifier.waiting())
     stale_min = monitor.settings()["staleMin"]
     if session.json:
-        session.data(report_data(findings, stale_min) | {"failures": failures})
+        found = [notice.data for notice in waiting]
+        session.data(report_data(findings, stale_min) | {"failures": failures, "waiting": found})
     else:
         session.line(printable("\n".join(report_lines(findings, stale_min))))
+        for notice in waiting:
+            session.line(printable("\n".join(notice.lines)))
         for failure in failures:
             click.echo(f"takeback: {failure}", err=True)
     ctx.exit(NOT_SENT if failures else 0)
@@ -188,7 +203,8 @@ def run(ctx: click.Context, session: CommandContext) -> None:
 def _monitor() -> Monitor:
     registry = registry_of_user()
     root = find_root(".", registry)
-    return Monitor(root, private_folder(registry.home) / "monitor" / registry.state_of(root).name)
+    private_folder(registry.home)
+    return Monitor(root, folder_of(registry.state_of(root)))
 
 
 def _schedule(kind: str, every_min: int = 10) -> Schedule:

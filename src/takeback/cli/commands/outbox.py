@@ -17,7 +17,7 @@ from takeback.cli.render.worker import WorkerWords, tally_line, waited_for
 from takeback.cli.text import plural
 from takeback.core.intents import IntentState
 from takeback.errors import BackendError, UsageError
-from takeback.workflows.notify import check_notifier
+from takeback.workspace.notices.notifier import check_notifier
 
 if TYPE_CHECKING:
     from takeback.workspace.workspace import Workspace
@@ -80,7 +80,8 @@ def list_(session: CommandContext, everything: bool, run: str) -> None:
     "--notify",
     multiple=True,
     metavar="HOW",
-    help="Report dead letters to command:COMMAND, webhook:URL, desktop or apprise:URL; may be repeated",
+    help="Report what waits for you, such as dead letters, to command:COMMAND, webhook:URL, desktop or apprise:URL; "
+    "may be repeated",
 )
 @click.option(
     "--health",
@@ -94,7 +95,8 @@ def worker(
     """Deliver what committed runs have deferred
 
     Any number of workers may run at once. SIGTERM or Ctrl-C stops a worker after its current deliveries: nothing is
-    lost, and other workers deliver the rest. Dead letters are also reported to the notifiers of `takeback monitor`.
+    lost, and other workers deliver the rest. Dead letters, and what else waits for you, are also reported to the
+    notifiers in takeback.toml and of `takeback monitor`.
     """
     chosen = [check_notifier(text) for text in notify]
     words = WorkerWords(quiet=session.json, progress=session.progress.wanted)

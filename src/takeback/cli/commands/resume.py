@@ -18,12 +18,13 @@ from takeback.cli.render.arrival import (
     outlook_data,
     outlook_lines,
 )
-from takeback.cli.render.runs import standing_data, standing_lines, waits_for_a_decision
+from takeback.cli.render.runs import standing_data, standing_lines
 from takeback.core.entities import RecordedRun
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.errors import UsageError
 from takeback.workspace import resuming
+from takeback.workspace.describe import waits_for_a_decision
 from takeback.workspace.store.bring import arrive, look
 
 

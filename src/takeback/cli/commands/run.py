@@ -16,7 +16,8 @@ from takeback.cli.rollback import show
 from takeback.cli.running import RunningCommand, ask, is_daemon
 from takeback.core.codec import written as recordable
 from takeback.core.selection import made
-from takeback.errors import RollbackIncomplete
+from takeback.errors import RollbackIncomplete, TakebackError
+from takeback.settings import environment
 from takeback.workspace.results import CommandPlan, CommandResult
 from takeback.workspace.workspace import Workspace
 
@@ -26,6 +27,11 @@ from takeback.workspace.workspace import Workspace
     "--name", default=None, metavar="NAME", help="The name in the log (default: the command itself)"
 )
 @click.option("--undo-on-failure", is_flag=True, help="Take everything back if the command fails")
+@click.option(
+    "--draft-on-failure",
+    is_flag=True,
+    help="Take everything back if the command fails, and keep it as a view that you can look at and accept later",
+)
 @click.option(
     "--every",
     callback=interval,
@@ -59,6 +65,7 @@ def command(
     session: CommandContext,
     name: str | None,
     undo_on_failure: bool,
+    draft_on_failure: bool,
     every: float | None,
     autopilot: bool,
     sandbox: bool,
@@ -83,6 +90,7 @@ def command(
       6    the command succeeded, but its changes could not be recorded
       125  Takeback failed before it could start the command
     """
+    environment.refuse_in_shadow("`takeback run`")
     with session.protect(allow_home=allow_home, asking=True) as workspace:
         workspace.recover()
         roots = workspace.roots(also, allow_home=allow_home)
@@ -95,9 +103,26 @@ def command(
         warnings = [*warning_lines(plan), *([f"takeback: {locked}"] if locked else [])]
         for line in () if session.json else warnings:
             click.echo(line, err=True)
-        result = workspace.commands.run(plan, every_s=every, undo=undo_on_failure, spares=is_daemon)
+        undo = undo_on_failure or draft_on_failure
+        result = workspace.commands.run(plan, every_s=every, undo=undo, spares=is_daemon)
         session.everything = everything
-        ctx.exit(_answer(session, workspace, plan, result))
+        code = _answer(session, workspace, plan, result)
+        if draft_on_failure and result.report is not None and result.report.is_complete:
+            _keep_draft(session, workspace, result)
+        ctx.exit(code)
+
+
+def _keep_draft(session: CommandContext, workspace: Workspace, result: CommandResult) -> None:
+    """Keep what was taken back as a view. The command's own exit code counts, whatever comes of this."""
+    from takeback.workspace.shadow.drafts import draft, told
+
+    try:
+        stage = draft(workspace, [result.id])
+    except TakebackError as error:
+        click.echo(f"takeback: no draft was made: {error.message}", err=True)
+        return
+    if stage is not None and not session.json:
+        click.echo(f"takeback: {told(stage)}", err=True)
 
 
 def _answer(session: CommandContext, workspace: Workspace, plan: CommandPlan, result: CommandResult) -> int:

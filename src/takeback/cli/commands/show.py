@@ -30,7 +30,6 @@ from takeback.cli.render.runs import (
     state_data,
     state_lines,
     step_changed,
-    waits_for_a_decision,
     ways_on,
 )
 from takeback.cli.text import ago
@@ -41,7 +40,15 @@ from takeback.core.events import ActionBegan
 from takeback.core.history import History
 from takeback.core.selection import why_compacted
 from takeback.errors import UsageError
-from takeback.workspace.describe import RunSnapshot, actor_of, is_call, run_of, short, step_undone
+from takeback.workspace.describe import (
+    RunSnapshot,
+    actor_of,
+    is_call,
+    run_of,
+    short,
+    step_undone,
+    waits_for_a_decision,
+)
 from takeback.workspace.workspace import Workspace
 
 LINES_MAX = 50

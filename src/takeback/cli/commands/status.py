@@ -18,7 +18,6 @@ from takeback.cli.render.runs import (
     approval_lines,
     standing_data,
     standing_lines,
-    waits_for_a_decision,
     way_to_settle,
 )
 from takeback.cli.render.sessions import (
@@ -41,7 +40,7 @@ from takeback.core.selection import last_action
 from takeback.errors import RunBusy, UsageError
 from takeback.settings import environment, toml
 from takeback.system.processes import is_alive
-from takeback.workspace.describe import in_doubt, item_said
+from takeback.workspace.describe import in_doubt, item_said, waits_for_a_decision
 from takeback.workspace.locate import find_modules_at, find_root, registry_of_user
 from takeback.workspace.lost_history import Lost
 from takeback.workspace.opening import find_workspace, lost_at
@@ -82,7 +81,9 @@ def command(session: CommandContext, everything: bool) -> None:
         elsewhere, gone = _elsewhere(workspace), workspace.lost
         views = list(workspace.stages) if workspace.known.has_stages else []
         held, notice = _holding(lambda: workspace.trusted.held)
-        workspace.notices += [notice] if notice else []
+        workspace.notices += [*([notice] if notice else []), *workspace.known.unreached]
+        from takeback.cli.render.worktrees import worktree_data, worktree_lines
+
         if session.json:
             data = _data(history, waiting)
             data["outbox"] = outbox
@@ -92,6 +93,7 @@ def command(session: CommandContext, everything: bool) -> None:
             data["lost"] = _lost_data(gone)
             data["left_out"] = stores
             data["stages"] = [view.name for view in views]
+            data["worktrees"] = worktree_data(workspace.root)
             return session.data(
                 {"protected": True, "root": str(workspace.root), "warnings": tampered, **data}
             )
@@ -106,6 +108,8 @@ def command(session: CommandContext, everything: bool) -> None:
             session.line(line)
         for view in views:
             session.line(view_line(view.name, view.card, held.settings.stage.keep_days))
+        for line in worktree_lines(workspace.root):
+            session.line(line)
         for store in stores:
             session.line(f"Not recorded: {store}   (see [files] framework-stores)")
 

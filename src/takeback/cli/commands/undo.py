@@ -37,6 +37,14 @@ from takeback.cli.rollback import answer
     is_flag=True,
     help="Claude Code only: also fork the conversation at the point before what is taken back",
 )
+@click.option(
+    "--dependents",
+    type=click.Choice(["stop", "take", "leave"]),
+    default="stop",
+    show_default=True,
+    help="If a later step used the result of a step that is taken back: stop and change nothing, take that one back "
+    "too, or leave it",
+)
 @PREVIEW
 @ON_CONFLICT
 @ALL
@@ -53,6 +61,7 @@ def command(
     preview: bool,
     on_conflict: str,
     everything: bool,
+    dependents: str,
 ) -> None:
     """Take back what an agent did, and keep what you did in the meantime
 
@@ -63,7 +72,13 @@ def command(
     with session.workspace() as workspace:
         with session.progress.during("Taking back"):
             report = workspace.try_undo(
-                *ids, to=to, agent=agent, paths=paths, preview=preview, on_conflict=on_conflict
+                *ids,
+                to=to,
+                agent=agent,
+                paths=paths,
+                preview=preview,
+                on_conflict=on_conflict,
+                dependents=dependents,
             )
         last = not ids and not to and not agent and not paths
         session.everything = everything

@@ -30,7 +30,6 @@ from takeback.workspace.describe import (
     short,
     stands,
     step_undone,
-    taken_back,
     undone,
 )
 from takeback.workspace.resuming import can_be_executed, command_of
@@ -62,16 +61,6 @@ def way_to_settle(id: str) -> str:
 def steps_done(history: History, run: RecordedRun) -> list[RecordedStep]:
     """Return the steps that are done and were not taken back."""
     return [s for s in run.steps.values() if s.life is Life.DONE and stands(history, s)]
-
-
-def waits_for_a_decision(history: History, run: RecordedRun) -> bool:
-    """Return True if a human should continue this run or take it back."""
-    if run.life is Life.HANDED_OVER:
-        return True
-    if run.life is not Life.INTERRUPTED:
-        return False
-    gone = taken_back(history, run.actions, "taken back") == "taken back"
-    return not gone and bool(run.began.key or any(history.live(id) for id in run.actions))
 
 
 # How to continue

@@ -13,7 +13,7 @@ from takeback.core.history import History
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import actions_of, inside
 from takeback.core.values import SUBJECTS, view
-from takeback.engine.describe.wording import NOT_ALLOWED, call_text, named
+from takeback.engine.describe.wording import NOT_ALLOWED, call_text, named, taken_back
 from takeback.engine.runs.recorded_calls import in_doubt
 
 COMPACTED = "compacted"
@@ -125,10 +125,10 @@ def _subject(history: History, action: RecordedAction, began: ActionBegan) -> st
 
 
 def kind_of_run(run: RecordedRun) -> str:
-    """Return the word for a run: a session of a coding agent, a thread of a framework, or a program's run."""
+    """Return the word for a run: a session of a coding agent, a thread of a framework, a shadow, or a program's run."""
     if not run.began.detached:
         return "run"
-    return "thread" if run.began.thread else "session"
+    return "shadow" if run.began.shadow else "thread" if run.began.thread else "session"
 
 
 # What became of it
@@ -181,27 +181,6 @@ def step_undone(history: History, step: RecordedStep) -> str:
 def compacted(history: History, actions: Iterable[str]) -> str:
     """Return the note on what gc has removed, if that is true of one of these actions."""
     return COMPACTED if any(history.actions[id].compacted_us for id in actions) else ""
-
-
-def taken_back(history: History, actions: Iterable[str], word: str) -> str:
-    """Return this word if all changes were taken back, `partly` with it, `kept` if an undo kept them, or ""."""
-    every = list(actions)
-    # Of what was compacted it is known whether it was taken back, and no more.
-    gone = [id for id in every if history.actions[id].compacted_us]
-    back = sum(_is_back(history, id) for id in gone)
-    left = sum(len(history.live(id)) for id in every) + len(gone) - back
-    settled = sum(len(history.entries(id)) for id in every) + len(gone) - left
-    if not settled:
-        return ""
-    kept = sum(len(history.kept(id)) for id in every)
-    if kept == settled:
-        word = "kept"
-    return f"partly {word}" if left or 0 < kept < settled else word
-
-
-def _is_back(history: History, action: str) -> bool:
-    is_rollback = history.actions[action].is_rollback
-    return history.is_redone(action) if is_rollback else history.is_undone(action)
 
 
 def undone(history: History, action: str) -> str:

@@ -12,7 +12,7 @@ from takeback.core.change import Change
 from takeback.core.history import History
 from takeback.core.record import Record
 from takeback.engine.describe.recent import first_after
-from takeback.engine.describe.states import taken_back
+from takeback.engine.describe.wording import taken_back
 from takeback.engine.runs.actions import ASKED
 from takeback.ports.journal import Journal
 from takeback.ports.progress import Progress, silent

@@ -13,8 +13,9 @@ from takeback.core import ids
 from takeback.core import intents as i
 from takeback.core.change import Change
 from takeback.core.codec import one_line
-from takeback.core.entities import RecordedAction
+from takeback.core.entities import RecordedAction, RecordedRun
 from takeback.core.history import History
+from takeback.core.lifecycle import Life
 from takeback.core.memory import keys_of
 from takeback.core.record import Record
 from takeback.core.values import SUBJECTS, view
@@ -107,6 +108,37 @@ def is_call(history: History, action: RecordedAction) -> bool:
     return action.is_tool and not body_of(history, action)
 
 
+def taken_back(history: History, actions: Iterable[str], word: str) -> str:
+    """Return this word if all changes were taken back, `partly` with it, `kept` if an undo kept them, or ""."""
+    every = list(actions)
+    # Of what was compacted it is known whether it was taken back, and no more.
+    gone = [id for id in every if history.actions[id].compacted_us]
+    back = sum(_is_back(history, id) for id in gone)
+    left = sum(len(history.live(id)) for id in every) + len(gone) - back
+    settled = sum(len(history.entries(id)) for id in every) + len(gone) - left
+    if not settled:
+        return ""
+    kept = sum(len(history.kept(id)) for id in every)
+    if kept == settled:
+        word = "kept"
+    return f"partly {word}" if left or 0 < kept < settled else word
+
+
+def _is_back(history: History, action: str) -> bool:
+    is_rollback = history.actions[action].is_rollback
+    return history.is_redone(action) if is_rollback else history.is_undone(action)
+
+
+def waits_for_a_decision(history: History, run: RecordedRun) -> bool:
+    """Return True if a human should continue this run or take it back."""
+    if run.life is Life.HANDED_OVER:
+        return True
+    if run.life is not Life.INTERRUPTED:
+        return False
+    gone = taken_back(history, run.actions, "taken back") == "taken back"
+    return not gone and bool(run.began.key or any(history.live(id) for id in run.actions))
+
+
 def changed(changes: Iterable[Change]) -> str:
     """Return the changed targets as text: `plan.md, notes.tmp; memory goal`."""
     every = list(changes)
@@ -133,6 +165,7 @@ def _by(actor: str) -> str:
 def _run_began(_history: History, record: Record, event: e.RunBegan) -> EventText:
     more = f", attempt {event.generation}" if event.generation > 1 else ""
     more += ", on autopilot" if event.autopilot else ""
+    more += f", as a shadow in the view {event.shadow}" if event.shadow else ""
     return EventText(record.id, f"the run {event.name!r} began{more}{_by(event.actor)}")
 
 
@@ -193,7 +226,8 @@ def _action_ended(history: History, _record: Record, event: e.ActionEnded | e.Ac
 
 def _action_noted(_history: History, record: Record, event: e.ActionNoted) -> EventText:
     called = call_text(event.name, event.arguments)
-    return EventText(record.id, f"{called} {_OUTCOME[event.outcome]}{_because(event.why)}")
+    done = _OUTCOME[event.outcome] if event.intended is None else f"was only intended ({event.intended})"
+    return EventText(record.id, f"{called} {done}{_because(event.why)}")
 
 
 def _action_settled(history: History, _record: Record, event: e.ActionSettled) -> EventText:

@@ -31,7 +31,8 @@ POLL_S = 0.1
 _log = logging.getLogger("takeback")
 
 
-Approve = Callable[[Approval], bool]
+Approve = Callable[[Approval], bool | None]
+"""Answers a request; None leaves it to a human."""
 
 
 class Gate:
@@ -121,8 +122,10 @@ class Gate:
 
     def consult(self, approval: Approval) -> None:
         """Put a request to the run's `approve` callback, if it has one."""
-        if self._approve is not None and approval.life is Life.OPEN:
-            self._answer(approval.id, approval.run, granted=bool(self._approve(approval)))
+        if self._approve is None or approval.life is not Life.OPEN:
+            return
+        if (answer := self._approve(approval)) is not None:
+            self._answer(approval.id, approval.run, granted=bool(answer))
 
     def wait(self, id: str, wait_s: float = math.inf) -> Decision | None:
         """Wait for the answer to a request. None means yes; the caller then records that the approval is used."""

@@ -42,5 +42,7 @@ class Wanted(msgspec.Struct, frozen=True):
     """Paths that it is known to write, in addition to those in its arguments."""
     again: bool = False
     """True if it may be begun again after it failed or was cut short."""
+    intended: e.Effect | None = None
+    """In a shadow: the effect that it would have. It is not made."""
     foreseen: ForeseenAction = ForeseenAction()
     """What it would do, as far as known."""

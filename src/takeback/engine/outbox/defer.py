@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,7 +11,8 @@ from takeback.core import events as e
 from takeback.core import keys
 from takeback.core.history import History
 from takeback.core.intents import Intent, IntentDeferred, IntentState
-from takeback.core.values import plain, view
+from takeback.core.rules import Ruling
+from takeback.core.values import plain, shortened, view
 from takeback.engine.gate.wanted import Wanted
 from takeback.engine.runs import arguments
 from takeback.engine.runs.declare import Function, declared, unwrapped
@@ -20,6 +21,9 @@ from takeback.errors import UsageError
 from takeback.resources.calls import handlers
 from takeback.senders import registry
 from takeback.system import crash_points
+
+if TYPE_CHECKING:
+    from takeback.engine.shadow.shadow import Shadow
 
 DEFERRING = crash_points.crash_point("outbox-deferring")
 DEFERRED = crash_points.crash_point("outbox-deferred")
@@ -90,7 +94,54 @@ def defer(
         tries=tries,
     )
     with run.at_work.on(f"defer {key}"):
+        if run.options.shadow is not None:
+            return _intended(run, run.options.shadow, found, wanted, release)
         return _deferred(run, found, wanted)
+
+
+def _intended(run: RunContext, shadow: Shadow, found: Handler, wanted: IntentDeferred, release: str) -> str:
+    """Take down what a shadow would send. Nothing of it reaches an outbox."""
+    from takeback.engine.shadow.shadow import Intention
+
+    gate, asked = run.parts.gate, found.wanted()
+    ruling = gate.rule(asked)
+    if ruling.do is Ruling.DENY:
+        gate.refuse(run.id, asked, ruling)
+    step = run.step
+    options = {
+        "order": wanted.order,
+        "release": release,
+        "timeout_s": wanted.timeout_s,
+        "tries": wanted.tries,
+    }
+    intention = Intention(
+        "intent",
+        found.name,
+        e.Effect.DEFERRED,
+        found.plain,
+        found.seen,
+        "held",
+        found.handler,
+        found.handler,
+        step.path if step else "",
+        wanted.key,
+        asks=ruling.why if ruling.do is Ruling.ASK else "",
+        undo=found.undo,
+        options=options,
+    )
+    noted = e.ActionNoted(
+        f"defer {found.about}",
+        e.Outcome.DONE,
+        step.id if step else "",
+        run.action,
+        f"defer {wanted.key}",
+        shortened(found.seen),
+        tool=found.handler,
+        intended=e.Effect.DEFERRED,
+    )
+    (record,) = run.ledger.append([noted], run.id)
+    shadow.take_down(intention)
+    return record.id
 
 
 def _deferred(run: RunContext, found: Handler, wanted: IntentDeferred) -> str:

@@ -1,16 +1,15 @@
 """The service that delivers an outbox: a worker with its webhooks, notifiers, metrics and health file.
 
-Webhooks receive every event, notifiers each dead letter, from a separate thread: a receiver that hangs does not
+Webhooks receive every event, notifiers what waits for a human, from a separate thread: a receiver that hangs does not
 delay a delivery.
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,8 @@ from takeback.ports.clock import Clock
 from takeback.ports.outbox import Outbox
 
 BEAT_S = 1.0
+TELL_AGAIN_S = 60.0
+"""How often the service tells of what waits, if nothing happens: others may have left something, or failed."""
 LAST_S = 5.0
 """How long the end of a service waits for pending messages to webhooks. The next service sends the rest."""
 
@@ -60,16 +61,14 @@ class OutboxService:
         clock: Clock,
         audit: Audit,
         *,
-        source: str,
-        notifiers: Callable[[], Sequence[str]] = tuple,
+        tell: Callable[[], list[str]] | None = None,
         health: Path | None = None,
         concurrency: int = 4,
         listener: ServiceListener | None = None,
     ) -> None:
-        """Serve `outbox`. `source` names the workspace in messages to notifiers; `health` is the health file."""
+        """Serve `outbox`. `tell` tells notifiers of dead letters and returns what failed; `health` is a file."""
         self._outbox = outbox
         self._audit = audit
-        self._source = source
         self._health = health
         self._listener = listener or ServiceListener()
         self._worker = Worker(
@@ -82,7 +81,7 @@ class OutboxService:
             away=self._away,
         )
         self._instruments = Instruments(outbox)
-        self._teller = _Teller(audit, notifiers, self._listener.failed)
+        self._teller = _Teller(audit, tell, self._listener.failed)
         self._beaten = 0.0
         self._is_away = False
 
@@ -122,12 +121,8 @@ class OutboxService:
 
     def _told(self, outcome: AttemptOutcome) -> None:
         self._instruments.count(outcome)
-        word, queued = outcome.word, outcome.queued
-        if isinstance(word, IntentDied):
-            about = queued.deferred.about
-            found = {"intent": queued.id, "run": queued.run, "what": about, "why": word.why}
-            message = f"{self._source}: {queued.id}, {about}, failed for good: {word.why}"
-            self._teller.letter(message, [found])
+        if isinstance(outcome.word, IntentDied):
+            self._teller.died()
         self._listener.told(outcome)
 
     def _beat(self, tally: Tally) -> None:
@@ -165,13 +160,13 @@ class _Teller:
     """The thread that sends to webhooks and notifiers until it is closed, everything at least once."""
 
     def __init__(
-        self, audit: Audit, notifiers: Callable[[], Sequence[str]], failed: Callable[[str], None]
+        self, audit: Audit, tell: Callable[[], list[str]] | None, failed: Callable[[str], None]
     ) -> None:
         self.failures: list[str] = []
         self._audit = audit
-        self._notifiers = notifiers
+        self._tell_waiting = tell
+        self._tell_at_s = 0.0  # at once: somebody may have been told nothing so far
         self._heard = failed
-        self._letters: queue.SimpleQueue[tuple[str, list[Any]]] = queue.SimpleQueue()
         self._over = threading.Event()
         self._is_left = False
         self._thread: threading.Thread | None = None
@@ -182,9 +177,9 @@ class _Teller:
         self._thread = threading.Thread(target=self._run, name="takeback-teller", daemon=True)
         self._thread.start()
 
-    def letter(self, message: str, found: list[Any]) -> None:
-        """Send a dead letter to the notifiers."""
-        self._letters.put((message, found))
+    def died(self) -> None:
+        """Note that there is a dead letter to tell of."""
+        self._tell_at_s = 0.0
 
     def close(self, *, wait: bool) -> None:
         """Send the rest; with `wait` all of it, otherwise what can be sent soon."""
@@ -204,8 +199,7 @@ class _Teller:
                 raise
 
     def _tell(self) -> None:
-        while not self._letters.empty():
-            self._notify(*self._letters.get())
+        self._notify()
         try:
             for failed in self._audit.pump():
                 self._failed(failed)
@@ -218,19 +212,20 @@ class _Teller:
         except OSError as error:
             self._failed(f"the progress of the webhooks cannot be saved: {error.strerror}")
 
-    def _notify(self, message: str, found: list[Any]) -> None:
-        from takeback.workflows.notify import send  # most services never have a dead letter
-
+    def _notify(self) -> None:
+        """Tell the notifiers of what waits, if that is due. Who was not reached is tried again after a while."""
+        if self._tell_waiting is None or time.monotonic() < self._tell_at_s:
+            return
+        self._tell_at_s = time.monotonic() + TELL_AGAIN_S
         try:
-            notifiers = self._notifiers()
-        except TakebackError as error:
-            return self._failed(error.message)
-        for notifier in notifiers:
-            try:
-                send(notifier, message, found)
-            except BackendError as error:
-                # It stays in the list of dead letters; only this notification failed.
+            for failed in self._tell_waiting():
+                self._failed(failed)
+        except BackendError as error:
+            # All of it still waits; only this telling failed. The worker reports an unreachable store.
+            if not error.retryable:
                 self._failed(error.message)
+        except TakebackError as error:
+            self._failed(error.message)
 
     def _failed(self, why: str) -> None:
         if not self._is_left and why not in self.failures[-1:]:

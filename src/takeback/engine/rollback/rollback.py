@@ -21,6 +21,7 @@ from takeback.core.entities import RecordedAction
 from takeback.core.history import History
 from takeback.core.listing import ListPlace, listed_back
 from takeback.core.rollback import (
+    Dependents,
     Do,
     OnConflict,
     Planned,
@@ -43,7 +44,7 @@ from takeback.engine.rollback.report import ReportItem, RollbackReport, is_minor
 from takeback.engine.runs.recorded_calls import RecordedCalls, left_standing
 from takeback.engine.tracking.recovery import end_taken_back, is_waiting, settle
 from takeback.engine.tracking.tracker import Tracker
-from takeback.errors import RunBusy, UsageError
+from takeback.errors import ConflictError, RunBusy, UsageError
 from takeback.ports.resource import Resource, Swap, Swapped
 from takeback.system import crash_points
 from takeback.system.processes import no_collection
@@ -82,6 +83,7 @@ class Rollbacks:
         wanted: Filter = any_target,
         preview: bool = False,
         on_conflict: OnConflict = OnConflict.STOP,
+        dependents: Dependents = Dependents.STOP,
     ) -> RollbackReport:
         """Take back what recorded actions did: the last one, these, one agent's, or all after a moment."""
         if to and (wanted_ids or agent):
@@ -103,6 +105,8 @@ class Rollbacks:
                 # What was kept is decided about anew only if the user asks for it by its id.
                 decides = on_conflict in (OnConflict.MERGE, OnConflict.OVERWRITE)
                 chosen = select.of_ids(history, wanted_ids, wanted, agent, kept=decides)
+                if wanted is any_target and not agent:
+                    chosen = self._with_dependents(chosen, dependents)
             elif agent:
                 unsettled = tuple(a for a in history.unsettled() if select.is_by(history.actions[a], agent))
                 chosen = select.of_agent(history, agent, wanted)
@@ -128,6 +132,26 @@ class Rollbacks:
             report = report.with_unknown(tuple(action.id for action in over if action.is_unknown))
             beyond = tuple(action.id for action in over if action.leaves_something)
             return msgspec.structs.replace(report, passed=passed, beyond=beyond, unsettled=unsettled)
+
+    def _with_dependents(self, chosen: Selection, choice: Dependents) -> Selection:
+        """Return the selection with the steps that used its results. Raise ConflictError if a human has to choose."""
+        from takeback.core import dependence  # needed only by those who name what to take back
+
+        history = self.ledger.history
+        found = dependence.dependents(history, chosen.actions)
+        if found.standing and choice is Dependents.STOP:
+            of = {history.actions[id].as_tool.step for id in chosen.actions} - {""}
+            both = " ".join(sorted({*of, *(step.id for step in found.standing)}, key=ids.seq_of))
+            names = ", ".join(f"{step.name} ({step.id})" for step in found.standing)
+            raise ConflictError(
+                f"the result of what would be taken back was used by {names}; nothing was taken back",
+                hint=f"take them back, too: takeback undo {both}; or leave them: add --dependents leave",
+            )
+        taken = (*found.silent, *(found.standing if choice is Dependents.TAKE else ()))
+        more = [id for step in taken for id in history.actions_in(step.id)]
+        return (
+            select.of_actions(history, select.inside(history, [*chosen.actions, *more])) if more else chosen
+        )
 
     def redo(self, *, preview: bool = False, on_conflict: OnConflict = OnConflict.STOP) -> RollbackReport:
         """Take the most recent rollback back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import msgspec
 
 from takeback.core import events as e
 from takeback.core import keys
+from takeback.core.rules import Ruling
 from takeback.core.values import plain, said, view
 from takeback.engine.gate.rules import name_in_rules
 from takeback.engine.gate.wanted import Wanted
@@ -30,13 +32,23 @@ from takeback.engine.runs.in_flight import wholly
 from takeback.engine.runs.recorded_calls import HANDLERS, CallEvidence
 from takeback.engine.runs.recorder import Recorder
 from takeback.engine.runs.step import RunContext
-from takeback.errors import HandedOver, InvariantBroken, LeaseLost, RefusedError, SeatLost, UsageError
+from takeback.errors import (
+    HandedOver,
+    InvariantBroken,
+    LeaseLost,
+    RefusedError,
+    SeatLost,
+    ShadowEnded,
+    UsageError,
+)
 from takeback.resources.calls.resource import Call
 
 if TYPE_CHECKING:
     import asyncio
 
-FINAL = (InvariantBroken, HandedOver, LeaseLost, SeatLost, RefusedError)
+    from takeback.engine.shadow.shadow import Shadow
+
+FINAL = (InvariantBroken, HandedOver, LeaseLost, SeatLost, RefusedError, ShadowEnded)
 """Errors that are never retried, whatever a function declares as transient."""
 PAUSE_S = 0.1
 PAUSE_MAX_S = 30.0
@@ -69,6 +81,24 @@ def _facts(function: Function, said: Declared) -> Facts:
     return Facts(inner, said, tool, said.name if chosen else tool, is_async(inner), hides_something(inner))
 
 
+def first_key(function: Function, place: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Return the automatic key of the first call in a step that is meant to do this."""
+    facts = facts_of(function)
+    _, args, kwargs = unwrapped(function, args, kwargs)
+    kept = _kept(facts.declared.name, args, kwargs)
+    bound = arguments.by_name(facts.function, kept)
+    intended = keys.intent(bound, facts.declared.volatile, arguments.spread(facts.function))
+    return keys.action_key(place, 1, facts.identity, intended)
+
+
+def _kept(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments as they are stored. Raise UsageError for one that cannot be."""
+    return {
+        "args": [plain(item, f"argument {n} of {name}") for n, item in enumerate(args, 1)],
+        "kwargs": {key: plain(item, f"argument {key} of {name}") for key, item in kwargs.items()},
+    }
+
+
 class Caller:
     """One call of a run, from its beginning to its end."""
 
@@ -90,14 +120,25 @@ class Caller:
         self._looking = run.options.checkpoint == "action" and self._declared.effect is not e.Effect.NONE
         self._retries = self._declared.retries or (step.retries if step else 0)
         self._at_work = run.at_work
+        self._shadow = run.options.shadow
+        rehearsal = run.options.rehearsal
+        self._made = self._function
+        if rehearsal is not None:
+            self._made = rehearsal.made(self._function, self._declared, self._place)
 
     def make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _, args, kwargs = unwrapped(self._asked_for, args, kwargs)
         wanted = self._wanted(args, kwargs)
+        if self._shadow is not None:
+            wanted = self._recorder.foreseen(wanted)
+            if self._shadow.stands_in(wanted.effect):
+                return self._intend(self._shadow, wanted, args, kwargs)
+            if wanted.effect is not e.Effect.NONE:
+                self._shadow.refuse_real(wanted.name, wanted.plain)
         if self._facts.is_async:
             return self._make_async(wanted, args, kwargs)
         with self._at_work.on(wanted.key):
-            return self._make(wanted, lambda: self._function(*args, **kwargs))
+            return self._make(wanted, lambda: self._made(*args, **kwargs))
 
     # The two ways of making a call: synchronous and asynchronous
 
@@ -135,7 +176,7 @@ class Caller:
             while True:
                 try:
                     with _Calling(call, id):
-                        result = await self._function(*args, **kwargs)
+                        result = await self._made(*args, **kwargs)
                 except BaseException as error:  # noqa: BLE001  as above
                     found, cancelled = await wholly(partial(self._after_error, id, wanted, error, left))
                     if found:
@@ -147,14 +188,67 @@ class Caller:
                 await asyncio.sleep(self._pause_s(left))
                 left -= 1
 
+    def _intend(self, shadow: Shadow, wanted: Wanted, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Take down a call of a shadow, which is not made, and return what stands in for its result."""
+        from takeback.engine.shadow import shadow as shadows
+
+        recorder, known = self._recorder, self._declared.handlers()
+        if earlier := recorder.completed(wanted, replayed=self._replayed):
+            return self._whenever(self._calls.result(earlier))
+        recorder.refuse_unready(wanted)
+        recorder.keep_off(wanted)
+        ruling = recorder.gate.rule(wanted)
+        if ruling.do is Ruling.DENY:
+            recorder.gate.refuse(recorder.run.id, wanted, ruling)
+        intention = shadows.Intention(
+            "call",
+            wanted.name,
+            wanted.effect,
+            {name: wanted.plain[name] for name in ("args", "kwargs")},
+            wanted.seen,
+            "ended",
+            shadows.name_of(self._function),
+            wanted.tool,
+            self._place,
+            self._key,
+            asks=ruling.why if ruling.do is Ruling.ASK else "",
+            undo=known.undo if known else "",
+        )
+        noted = msgspec.structs.replace(wanted, effect=e.Effect.NONE, intended=wanted.effect)
+
+        def take_down(result: Any, how: shadows.How) -> Any:
+            value, marks = shadows.kept(result, wanted.name)
+            made = msgspec.structs.replace(intention, how=how, result=value, marks=marks)
+            recorder.intend(noted, value, f"a human would be asked: {made.asks}" if made.asks else "")
+            shadow.take_down(made, self._asked_for)
+            return result
+
+        async def later(result: Any, how: shadows.How) -> Any:
+            return take_down(await result if inspect.isawaitable(result) else result, how)
+
+        call = Call(wanted.name, wanted.plain["args"], wanted.plain["kwargs"], f"shadow-{wanted.key}")
+        try:
+            with _Calling(call, ""):
+                result, how = shadow.answer(self._function, self._declared, args, kwargs)
+        except ShadowEnded:
+            recorder.intend(noted, None, "the shadow ends here")
+            shadow.take_down(intention, self._asked_for)
+            raise
+        return later(result, how) if self._facts.is_async else take_down(result, how)
+
+    def _whenever(self, result: Any) -> Any:
+        """Return a result, or an awaitable of it for a coroutine function."""
+
+        async def later() -> Any:
+            return result
+
+        return later() if self._facts.is_async else result
+
     # Before
 
     def _wanted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wanted:
         name = self._declared.name
-        kept = {
-            "args": [plain(item, f"argument {n} of {name}") for n, item in enumerate(args, 1)],
-            "kwargs": {key: plain(item, f"argument {key} of {name}") for key, item in kwargs.items()},
-        }
+        kept = _kept(name, args, kwargs)
         bound = arguments.by_name(self._function, kept)
         identity = self._facts.identity
         intended = keys.intent(bound, self._declared.volatile, arguments.spread(self._function))

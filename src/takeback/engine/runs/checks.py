@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from takeback.core import ids
 from takeback.core.history import History
-from takeback.core.rollback import OnConflict
+from takeback.core.rollback import Dependents, OnConflict
 from takeback.core.values import plain
 from takeback.errors import UsageError
 
@@ -21,6 +21,16 @@ def choice_of(named: Any) -> OnConflict:
     except ValueError:
         choices = ", ".join(choice.value for choice in OnConflict)
         raise UsageError(f"{named!r} is not a choice for conflicts", hint=f"use one of {choices}") from None
+
+
+def dependents_of(named: Any) -> Dependents:
+    try:
+        return Dependents(named)
+    except ValueError:
+        choices = ", ".join(choice.value for choice in Dependents)
+        raise UsageError(
+            f"{named!r} is not a choice for dependent steps", hint=f"use one of {choices}"
+        ) from None
 
 
 def text_of(what: str, value: Any) -> str:

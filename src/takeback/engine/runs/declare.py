@@ -65,6 +65,8 @@ class Declared(msgspec.Struct, frozen=True):
     retries: int = 0
     retry_on: tuple[type[Exception], ...] = TRANSIENT
     volatile: tuple[str, ...] = ()
+    simulate: Function | bool = False
+    """What stands in for it in a shadow or a rehearsal; True for the function itself."""
 
     def handlers(self) -> Handlers | None:
         """Return the handlers by name. Raise UsageError if another process could not import one."""
@@ -108,6 +110,7 @@ def action(
     retry_on: tuple[type[Exception], ...] = TRANSIENT,
     volatile: tuple[str, ...] = (),
     name: str = "",
+    simulate: Function | bool = False,
 ) -> Callable[[F], F]: ...
 
 
@@ -122,22 +125,38 @@ def action(
     retry_on: tuple[type[Exception], ...] = TRANSIENT,
     volatile: tuple[str, ...] = (),
     name: str = "",
+    simulate: Function | bool = False,
 ) -> Any:
     """Declare how the effect of a function can be taken back. The function itself is not changed.
 
     With `undo` it is compensable; with neither `effect` nor `undo` its effect stays unknown. `check` looks at the
     world and returns the result of the call, or takeback.ABSENT.
     `volatile` names arguments that do not belong to the intent, such as a new id for each attempt.
+    `simulate` stands in for it in a shadow or a rehearsal: a function with the same arguments, or True if this one
+    and its handlers look at takeback.simulation() and then reach nothing outside of that folder.
     """
 
     def declaring(declared: F) -> F:
         chosen = effect_of(effect, undo)
         refuse_lazy(undo=undo, check=check)
         called = name or _called(declared)
-        made = Declared(called, chosen, undo, check, retries, tuple(retry_on), tuple(volatile))
+        made = Declared(called, chosen, undo, check, retries, tuple(retry_on), tuple(volatile), simulate)
+        stand_in(declared, made)
         return declare(declared, made)
 
     return declaring if function is None else declaring(function)
+
+
+def stand_in(function: Function, made: Declared) -> None:
+    """Note on a function, and on handlers that are safe in a simulation with it, what stands in for them."""
+    if made.simulate is False:
+        return
+    own = [one for one in (made.undo, made.check) if one is not None] if made.simulate is True else []
+    for one in (function, *map(_bare, own)):
+        try:
+            setattr(unwrapped(one)[0], handlers.SIMULATE, made.simulate)
+        except (AttributeError, TypeError):
+            raise UsageError(f"{_called(one)} cannot have a stand-in", hint="wrap it in a function") from None
 
 
 def declare(function: F, made: Declared) -> F:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,7 +25,12 @@ from takeback.errors import UsageError
 from takeback.ports.clock import Clock
 from takeback.ports.databases import Databases
 
+if TYPE_CHECKING:
+    from takeback.engine.shadow.rehearsal import Rehearsal
+    from takeback.engine.shadow.shadow import Shadow
+
 CHECKPOINTS = ("action", "step", "run")
+ON_FAILURE = ("undo", "pause", "draft")
 
 
 class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +73,12 @@ class Options(msgspec.Struct, frozen=True):
     """The steps to keep in a workflow file, for a restart by a program that knows only that file."""
     roots: tuple[str, ...] = ()
     """Places outside the workspace that are looked at while the run is open."""
+    shadow: Shadow | None = None
+    """What takes down the calls and messages that are only intended, if the run is a shadow."""
+    rehearsal: Rehearsal | None = None
+    """What stands in for calls, and fails one of them, if the run is a rehearsal."""
+    on_failure: str = "undo"
+    """What happens to a failed run: it is taken back, pauses after its completed steps, or is kept as a draft."""
 
     def checked(self) -> Options:
         """Return these options with the name redacted. Raise UsageError if they make no sense."""
@@ -78,6 +90,10 @@ class Options(msgspec.Struct, frozen=True):
         if self.checkpoint not in CHECKPOINTS:
             raise UsageError(
                 f"{self.checkpoint!r} is not a checkpoint granularity", hint="use action, step or run"
+            )
+        if self.on_failure not in ON_FAILURE:
+            raise UsageError(
+                f"{self.on_failure!r} is not what can happen to a failed run", hint="use undo, pause or draft"
             )
         began = msgspec.structs.replace(self.began, name=redact(name), key=key)
         return msgspec.structs.replace(self, began=began)

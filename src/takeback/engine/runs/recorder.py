@@ -386,10 +386,25 @@ class Recorder:
             ended = e.ActionEnded(id, outcome, changes, why=why, result=result, full=full)
             self._ledger.append([ended], self.run.id)
 
+    def intend(self, wanted: Wanted, result: Any, why: str = "") -> None:
+        """Record an action of a shadow, which is not made, with what stands in for its result."""
+        value = self.codec.plain(result, f"what stands in for {wanted.name}")
+        with self.calls.keeping(value) as kept:
+            self._note(wanted, e.Outcome.DONE, why, kept.view, kept.full)
+
     def _note(self, wanted: Wanted, outcome: e.Outcome, why: str, result: Any, full: str) -> None:
         shown = self.calls.keep(wanted.plain, wanted.seen).view
         place = (wanted.step, wanted.parent, wanted.key)
         noted = e.ActionNoted(
-            wanted.name, outcome, *place, shown, result, full, why, wanted.tool, wanted.intent
+            wanted.name,
+            outcome,
+            *place,
+            shown,
+            result,
+            full,
+            why,
+            wanted.tool,
+            wanted.intent,
+            wanted.intended,
         )
         self._ledger.append([noted], self.run.id)

@@ -7,8 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -37,7 +38,7 @@ from takeback.engine.runs.memory import DictHandle, RunMemory
 from takeback.engine.runs.parts import Options, RunParts
 from takeback.engine.runs.recorded_calls import is_taken_back, undone_since
 from takeback.engine.runs.recorder import Recorder
-from takeback.engine.runs.step import RunContext, Step, releasing, take_back
+from takeback.engine.runs.step import RunContext, Step, last_completed, releasing, take_back
 from takeback.engine.tracking.recovery import end_taken_back, settle_calls
 from takeback.errors import (
     ConflictError,
@@ -48,6 +49,10 @@ from takeback.errors import (
     RunBusy,
     UsageError,
 )
+
+if TYPE_CHECKING:
+    from takeback.engine.gate.gate import Approve
+    from takeback.engine.shadow.review import Promoted, ShadowReview
 
 POLL_S = 0.05
 
@@ -62,6 +67,8 @@ class Run(Actions, AlsoAsync["Run"]):
         super().__init__(parts)
         self.report: RollbackReport | None = None
         """The report of the rollback, if the run failed."""
+        self.review: ShadowReview | None = None
+        """What a shadow would have done, once it has ended."""
         self.options = options
         self._context = RunContext(parts, options)
         self._tracker = parts.tracker
@@ -73,6 +80,16 @@ class Run(Actions, AlsoAsync["Run"]):
     def id(self) -> str:
         """The id of the run; empty before its block."""
         return self._context.id
+
+    @property
+    def root(self) -> Path:
+        """The folder to work in: that of the workspace, or in a shadow that of its view."""
+        return self._parts.root
+
+    def promote(self, *, approve: Approve | None = None) -> Promoted:
+        """Do for real what a shadow showed. Raise UsageError for a run that is not a shadow."""
+        del approve
+        raise UsageError("this run was real, so there is nothing to promote", hint="tb.run(..., shadow=True)")
 
     # The block
 
@@ -216,8 +233,10 @@ class Run(Actions, AlsoAsync["Run"]):
             self._parts.file.end("blocked", "it waits for a human")
             return
         self._tracker.end(self._context.body, e.Outcome.FAILED, why=why)
+        pauses = self.options.on_failure == "pause" and not isinstance(error, (KeyboardInterrupt, SystemExit))
+        after = last_completed(self._ledger.refresh(), self.id, self._context.body) if pauses else 0
         try:
-            self.report = self._parts.rollbacks.of_run(self.id, on_conflict=self.options.on_conflict)
+            self.report = self._parts.rollbacks.of_run(self.id, after, on_conflict=self.options.on_conflict)
         except ConflictError as stopped:
             self._ledger.append([e.RunHandedOver(f"{why}; {stopped.message}")], self.id)
             self._parts.file.end("blocked", "it was not taken back")
@@ -228,6 +247,11 @@ class Run(Actions, AlsoAsync["Run"]):
             raise RollbackIncomplete(
                 str(self.report), hint="the report names what remains", report=self.report
             ) from error
+        if after:
+            self._ledger.append([e.RunInterrupted(why)], self.id)
+            self._parts.file.end("blocked", "it pauses after its completed steps")
+            error.add_note(f"Takeback: {self.report} Its completed steps stay; {self.id} can be continued.")
+            return
         self._ledger.append([e.RunEnded(e.Outcome.FAILED, why)], self.id)
         self._parts.file.end("failed")
         error.add_note(f"Takeback: {self.report}")
@@ -245,15 +269,18 @@ class Run(Actions, AlsoAsync["Run"]):
 
     # What happens inside
 
-    def step(self, name: str, *, retries: int = 0) -> Step:
-        """Return a step: `with run.step("edit"):`. Its `done` is True if an earlier attempt completed it."""
+    def step(self, name: str, *, retries: int = 0, uses: Sequence[str | Step] = ()) -> Step:
+        """Return a step: `with run.step("edit"):`. Its `done` is True if an earlier attempt completed it.
+
+        `uses` names the steps whose results it uses: when one of them is taken back, so is this one.
+        """
         name = text_of("the name of a step", name)
         above = self._context.step
         path = redact(f"{above.path}/{name}" if above else name)
         self._names[path] += 1
         if self._names[path] > 1:
             path = f"{path}#{self._names[path]}"
-        return Step(self._context, path, above, retries)
+        return Step(self._context, path, above, retries, uses)
 
     def steps(self, names: Iterable[str], *, retries: int = 0) -> Iterator[Step]:
         """Yield the steps that no earlier attempt completed, each to be used as a block.

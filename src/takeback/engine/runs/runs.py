@@ -42,9 +42,9 @@ class Runs:
     def run(self, options: Options, *, approve: Approve | None, approval_wait_s: float) -> Run:
         options = options.checked()
         seconds_of("approval_wait_s", approval_wait_s)
-        return Run(self._parts(options, approve, approval_wait_s), options)
+        return Run(self.parts_of(options, approve, approval_wait_s), options)
 
-    def _parts(
+    def parts_of(
         self, options: Options, approve: Approve | None = None, approval_wait_s: float = 3600.0
     ) -> RunParts:
         refuse_idle("function", approve=approve)
@@ -72,7 +72,7 @@ class Runs:
         place = ActionScope(
             parent=self._there(began.parent), actor=began.actor, session=began.session, process=began.process
         )
-        return joined(self._parts(options, approve), began, place)
+        return joined(self.parts_of(options, approve), began, place)
 
     def thread(
         self,
@@ -95,7 +95,7 @@ class Runs:
         seconds_of("approval_wait_s", approval_wait_s)
         encode, decode = codec
         values = Codec(encode or as_is, decode or as_is)
-        parts = self._parts(options, approve, approval_wait_s)
+        parts = self.parts_of(options, approve, approval_wait_s)
         return Thread(parts, options, values, is_host=approvals == "host")
 
     def attach(self, id: str, *, actor: str, parent: str) -> Session:
@@ -106,7 +106,7 @@ class Runs:
             parent=self._there(parent), actor=actor, session=run.began.session, process=run.began.process
         )
         began = e.RunBegan(run.began.name, actor=actor, autopilot=run.began.autopilot)
-        return attached(self._parts(Options(began)), run, place)
+        return attached(self.parts_of(Options(began)), run, place)
 
     def _there(self, action: str) -> str:
         return action if action in self._ledger.history.actions else ""
@@ -125,7 +125,7 @@ class Runs:
             if run.life is Life.OPEN and run.began.detached:
                 # Nothing proves that a call is over, but the caller says so. An agent that goes on nevertheless
                 # begins another run.
-                parts = self._parts(Options(e.RunBegan(run.began.name)))
+                parts = self.parts_of(Options(e.RunBegan(run.began.name)))
                 Session(parts, id, ActionScope()).end(error="it was left open")
                 return []
             if run.life not in (Life.INTERRUPTED, Life.HANDED_OVER):

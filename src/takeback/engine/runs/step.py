@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from takeback.core import events as e
+from takeback.core import ids
 from takeback.core.history import History
 from takeback.core.intents import IntentCancelled, IntentsReleased
 from takeback.core.keys import CountTable
@@ -107,8 +108,16 @@ class RunContext:
 class Step:
     """A step of a run's plan, as a block."""
 
-    def __init__(self, run: RunContext, path: str, above: Step | None, retries: int) -> None:
+    def __init__(
+        self,
+        run: RunContext,
+        path: str,
+        above: Step | None,
+        retries: int,
+        uses: Sequence[str | Step] = (),
+    ) -> None:
         self._run = run
+        self._uses = tuple(uses)
         self.path = path
         self.above = above
         self.retries = retries
@@ -178,10 +187,25 @@ class Step:
         above = self.above.id if self.above else ""
         began = run.as_action(self.path, run.action)
         looking = run.options.checkpoint != "run"
-        opened = e.StepBegan(self.path, above)
+        opened = e.StepBegan(self.path, above, uses=self._used())
         self.body = run.tracker.begin(began, stream=run.id, step=opened, looking=looking)
         self.id = history.actions[self.body].as_tool.step
         run.beat.add(self.body)
+
+    def _used(self) -> tuple[str, ...]:
+        """Return the ids of the steps whose results it uses. Raise UsageError if one has not been completed."""
+        done = {
+            step.name: step.id
+            for step in self._run.ledger.history.runs[self._run.id].steps.values()
+            if step.life is Life.DONE
+        }
+        named = [one.path if isinstance(one, Step) else one for one in self._uses]
+        if missing := [name for name in named if name not in done]:
+            raise UsageError(
+                f"step {self.path!r} uses the result of {missing[0]!r}, which is not a completed step of run "
+                f"{self._run.id}; nothing was begun"
+            )
+        return tuple(done[name] for name in named)
 
     def _end(self, error: BaseException | None) -> None:
         if error is None:
@@ -271,6 +295,20 @@ class Step:
             failed = e.Outcome.FAILED
             end(self.body, failed, why=lost.message, after=[e.StepEnded(self.id, failed, lost.message)])
             raise
+
+
+def last_completed(history: History, run: str, body: str) -> int:
+    """Return the record with which the last completed step ended before one of this attempt failed; 0 if none did.
+
+    What came after it is taken back when a run pauses: steps beside the failed one go, too.
+    """
+    steps = history.runs[run].steps.values()
+    began = ids.seq_of(body)
+    failed = [seq for step in steps if step.life is not Life.DONE and (seq := ids.seq_of(step.id)) > began]
+    ends = [
+        history.actions[step.body].ended for step in steps if step.life is Life.DONE and stands(history, step)
+    ]
+    return max((end for end in ends if end < min(failed, default=end + 1)), default=0)
 
 
 def releasing(history: History, run: str, step: str | None = None) -> list[e.Event]:

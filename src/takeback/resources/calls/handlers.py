@@ -5,12 +5,53 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from takeback.errors import BackendError, UsageError
 
 MAIN = "__main__"
+SIMULATE = "__takeback_simulate__"
+"""The attribute of a function with what stands in for it in a simulation: True for itself, or another function."""
+
+_folder: ContextVar[Path | None] = ContextVar("takeback-simulation", default=None)
+_everywhere: list[Path] = []
+
+
+def simulation() -> Path | None:
+    """Return the folder in which stand-ins for other systems keep their state; None while everything is real."""
+    return _folder.get() or (_everywhere[-1] if _everywhere else None)
+
+
+@contextmanager
+def simulating(folder: Path, *, everywhere: bool = False) -> Iterator[None]:
+    """Let nothing here, or `everywhere` in this process, reach another system: stand-ins are called instead."""
+    if everywhere:
+        _everywhere.append(folder)
+    token = _folder.set(folder)
+    try:
+        yield
+    finally:
+        _folder.reset(token)
+        if everywhere:
+            _everywhere.pop()
+
+
+def made_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function to call now: itself, or in a simulation what stands in for it. Raise if nothing does."""
+    if simulation() is None:
+        return function
+    chosen = getattr(function, SIMULATE, None)
+    if chosen is None:
+        name = getattr(function, "__qualname__", function)
+        raise BackendError(
+            f"{name} was not called: this is a simulation, and nothing stands in for it",
+            hint="declare it: @takeback.action(..., simulate=...)",
+        )
+    return function if chosen is True else chosen
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -198,7 +198,7 @@ def _waited_for(found: Any) -> Any:
 
 def _patiently(name: str, call: Call) -> Any:
     """Run a handler, with retries: other systems fail for a moment now and then."""
-    function = handlers.find(name)
+    function = handlers.made_of(handlers.find(name))
     for left in reversed(range(TRIES)):
         try:
             return _waited_for(function(call))

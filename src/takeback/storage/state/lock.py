@@ -83,7 +83,7 @@ class WorkspaceLock:
                 f"{self._path} cannot be opened: {error.strerror}; nothing was done"
             ) from error
         deadline = time.monotonic() + wait_s
-        while not _try_lock(fd):
+        while not try_lock(fd):
             if time.monotonic() > deadline:
                 holder = (
                     os.pread(fd, _HOLDER_BYTES, 0).decode("utf-8", "replace").strip() or "another process"
@@ -100,7 +100,8 @@ class WorkspaceLock:
             os.pwrite(fd, f"process {os.getpid()}".ljust(_HOLDER_BYTES).encode(), 0)
 
 
-def _try_lock(fd: int) -> bool:
+def try_lock(fd: int) -> bool:
+    """Take the kernel's lock on an open file, which ends with it. Return False if another process has it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

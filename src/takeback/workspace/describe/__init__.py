@@ -13,7 +13,6 @@ from takeback.engine.describe.states import (
     notes_of_run,
     notes_of_step,
     step_undone,
-    taken_back,
     undone,
 )
 from takeback.engine.describe.wording import (
@@ -26,6 +25,8 @@ from takeback.engine.describe.wording import (
     known_as,
     named,
     short,
+    taken_back,
+    waits_for_a_decision,
 )
 from takeback.engine.locks.leases import family_of, who
 from takeback.engine.locks.left_behind import is_gone
@@ -65,5 +66,6 @@ __all__ = [
     "taken_back",
     "undone",
     "verb",
+    "waits_for_a_decision",
     "who",
 ]

@@ -1,7 +1,7 @@
-"""The monitor, which needs no model: each check alerts once for each stale state, and cleans up old workflows.
+"""The monitor, which needs no model: each check finds what nobody continues, tells of it once, and cleans up.
 
-A file records which notifier was reached about what, and is written after each delivery. So a notifier that fails is
-tried again at the next check, and one that was reached hears nothing until the workflow moves and is stale again.
+A notifier that fails is tried again at the next check. One that was reached hears nothing until the workflow moves
+and is stale again.
 """
 
 from __future__ import annotations
@@ -10,16 +10,21 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from takeback.errors import BackendError, CorruptionError
+from takeback.errors import BackendError, CorruptionError, TakebackError
 from takeback.workflows.checkpoints import Checkpoints
 from takeback.workflows.disk import CheckpointFolder
 from takeback.workflows.lines import log_line
-from takeback.workflows.notify import send, shown
-from takeback.workflows.stale import report_lines, stale
+from takeback.workflows.stale import stale
+from takeback.workspace.notices import TOLD, folder_of
+from takeback.workspace.notices.notifier import LOG, Notifier
+from takeback.workspace.notices.waiting import RECORDED, STALE, Notice, command
 
-SETTINGS, TOLD, LOG, GUARD = "settings.json", "told.json", "monitor.log", ".lock"
+if TYPE_CHECKING:
+    from takeback.workspace.workspace import Workspace
+
+SETTINGS = "settings.json"
 KEEP_DAYS = 7.0
 
 
@@ -49,14 +54,34 @@ class Monitor:
         for name in (SETTINGS, TOLD):
             (self.state / name).unlink(missing_ok=True)
 
-    def run(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Check once. Return what is stale, and the errors of the notifiers."""
-        folder = self._folder()
-        try:
-            with folder.locked(GUARD):
-                return self._look()
-        finally:
-            folder.close()
+    def run(self, workspace: Workspace | None = None) -> tuple[list[dict[str, Any]], list[str]]:
+        """Check once, with a `workspace` also what its journal says. Return what is stale, and what failed."""
+        settings = self.settings()
+        with Checkpoints(str(self.root), self._clock) as checkpoints:
+            cleaned = checkpoints.prune(keep_days=settings["keepDays"])
+            findings = stale(checkpoints, settings["staleMin"], self._clock())
+        self._folder().close()
+        for path, did in cleaned:
+            self._log("cleaned", path=path, did=did)
+        found, kinds, to, failures = [self._notice(one) for one in findings], [STALE], settings["notify"], []
+        if workspace is not None:
+            try:
+                workspace.recover_if_idle()
+                found, kinds = [*found, *workspace.notifier.waiting()], [*kinds, *RECORDED]
+                to = workspace.notifier.to
+            except TakebackError as error:
+                failures.append(f"what waits in the journal is unknown: {error.message}")
+        failures += Notifier(self.state, self.root, to, lambda: found, kinds, self._clock).tell()
+        self._log("looked", stale=len(findings))
+        return findings, failures
+
+    def _notice(self, finding: dict[str, Any]) -> Notice:
+        """Return a stale workflow, named by its file with its present content."""
+        age = f"{finding['ageMinutes']} min without an update"
+        about = f"workflow {finding['workflowId']} of {finding['agentId']}, {finding['status']}"
+        why = age if finding["reason"] == "stale" else f"{age}, {finding['reason']}"
+        answer = command(self.root, "workflow", "resume", "--workflow", finding["workflowId"])
+        return Notice(STALE, finding["file"], finding["state"], about, why, (answer,), finding)
 
     def last_look(self) -> dict[str, Any] | None:
         """Return the last line of the log."""
@@ -65,38 +90,6 @@ class Monitor:
             return dict(json.loads(lines[-1])) if lines else None
         except (OSError, ValueError):
             return None
-
-    def _look(self) -> tuple[list[dict[str, Any]], list[str]]:
-        settings = self.settings()
-        with Checkpoints(str(self.root), self._clock) as checkpoints:
-            cleaned = checkpoints.prune(keep_days=settings["keepDays"])
-            findings = stale(checkpoints, settings["staleMin"], self._clock())
-        for path, did in cleaned:
-            self._log("cleaned", path=path, did=did)
-        present = {_key(finding): finding for finding in findings}
-        told = {key: names for key, names in self._read(TOLD).items() if key in present}
-        failures = []
-        for notifier in ["log", *settings["notify"]]:
-            fresh = [finding for key, finding in present.items() if notifier not in told.get(key, ())]
-            if not fresh:
-                continue
-            message = "\n".join([str(self.root), *report_lines(fresh, settings["staleMin"])])
-            try:
-                if notifier == "log":
-                    self._log("alert", findings=fresh)
-                else:
-                    send(notifier, message, fresh)
-                    self._log("sent", to=shown(notifier), workflows=[f["workflowId"] for f in fresh])
-            except BackendError as error:
-                failures.append(error.message)
-                self._log("failed", to=shown(notifier), why=error.message)
-                continue
-            for finding in fresh:
-                told.setdefault(_key(finding), []).append(notifier)
-            self._write(TOLD, told)
-        self._write(TOLD, told)
-        self._log("looked", stale=len(findings))
-        return findings, failures
 
     def _log(self, what: str, **details: Any) -> None:
         log_line(str(self.state / LOG), {"what": what, **details}, self._clock())
@@ -137,6 +130,9 @@ class Monitor:
         return folder
 
 
-def _key(finding: dict[str, Any]) -> str:
-    """Return a name for one stale state: this file with its present content."""
-    return f"{finding['file']} {finding['state']}"
+def chosen_at_install(state: Path) -> list[str]:
+    """Return the notifiers that were given to `takeback monitor install`."""
+    if not (folder := folder_of(state)).is_dir():
+        return []
+    found: list[str] = Monitor(state, folder).settings()["notify"]
+    return found

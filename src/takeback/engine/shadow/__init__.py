@@ -1,0 +1,1 @@
+"""Shadows and rehearsals: runs in a view whose calls to other systems are not made."""
