@@ -22,7 +22,7 @@ from tests.cli.processes import wait_for
 pytestmark = pytest.mark.skipif(
     landlock.version() < landlock.LEAST, reason="not on this platform: the kernel has no Landlock"
 )
-CAN_ISOLATE = not namespaces.is_allowed()
+CAN_ISOLATE = not namespaces.why_refused()
 
 
 class World:

@@ -8,6 +8,7 @@ only their own user and group exist.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import re
@@ -16,6 +17,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import c_char_p, c_int, c_long, c_uint, c_uint64, c_ulong, c_void_p
+from functools import cache
 
 import msgspec
 
@@ -212,6 +214,24 @@ def join(pid: int) -> None:
     if "user" in kinds and os.geteuid():
         give_up_capabilities()
     os.chdir(here)
+
+
+@cache
+def why_refused() -> str:
+    """Return why a process may not have namespaces here; empty if it may. Overlays are another question."""
+    if not hasattr(_libc(), "unshare"):
+        return "this platform has no namespaces"
+    child = os.fork()
+    if not child:
+        flags = _NEWNS | _NEWNET | (0 if os.geteuid() == 0 else _NEWUSER)
+        code = errno.EPERM
+        try:
+            code = ctypes.get_errno() if _libc().unshare(c_int(flags)) else 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return f"the kernel refuses a namespace: {os.strerror(code)}" if code else ""
 
 
 def _libc() -> ctypes.CDLL:

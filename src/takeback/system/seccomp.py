@@ -32,7 +32,7 @@ _PATH_MAX = 4096
 _PAGE = 4096
 
 
-class Shape(NamedTuple):
+class CallShape(NamedTuple):
     """Where a call has its names: the positions of a folder's descriptor (-1: the current folder) and of the name."""
 
     verb: str
@@ -43,11 +43,11 @@ class Shape(NamedTuple):
     """True if it fails by itself where the name exists already."""
 
 
-def _at(verb: str, *names: tuple[int, int], flags: int = -1, makes: bool = False) -> Shape:
-    return Shape(verb, names, flags, makes)
+def _at(verb: str, *names: tuple[int, int], flags: int = -1, makes: bool = False) -> CallShape:
+    return CallShape(verb, names, flags, makes)
 
 
-_SHAPES: dict[str, Shape] = {
+_SHAPES: dict[str, CallShape] = {
     "open": _at("write", (-1, 0), flags=1),
     "openat": _at("write", (0, 1), flags=2),
     "creat": _at("write", (-1, 0)),
@@ -108,7 +108,7 @@ _NUMBERS: dict[str, tuple[int, int, dict[str, int]]] = {
 """For each machine: its name in filters, the number of seccomp itself, and those of the calls."""
 
 
-class _Program(ctypes.Structure):
+class _FilterProgram(ctypes.Structure):
     _fields_ = [("length", c_ushort), ("steps", c_void_p)]
 
 
@@ -117,7 +117,7 @@ class Attempt(NamedTuple):
 
     id: int
     pid: int
-    shape: Shape
+    shape: CallShape
     arguments: tuple[int, ...]
 
 
@@ -135,7 +135,7 @@ def watch() -> int:
     _, number, _ = _NUMBERS[platform.machine()]
     steps = _filter()
     buffer = ctypes.create_string_buffer(steps, len(steps))
-    program = _Program(len(steps) // 8, ctypes.addressof(buffer))
+    program = _FilterProgram(len(steps) // 8, ctypes.addressof(buffer))
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = c_long
     listener = libc.syscall(
@@ -187,7 +187,7 @@ def next_attempt(listener: int) -> Attempt | None:
     return Attempt(id, pid, _shape_of(number), tuple(arguments))
 
 
-def _shape_of(number: int) -> Shape:
+def _shape_of(number: int) -> CallShape:
     _, _, numbers = _NUMBERS[platform.machine()]
     return next(_SHAPES[name] for name, known in numbers.items() if known == number)
 

@@ -39,7 +39,7 @@ class SandboxDoctor(msgspec.Struct, frozen=True):
 def examine() -> SandboxDoctor:
     """Find out what the kernel of this machine can enforce."""
     off = "switched off by TAKEBACK_NAMESPACES" if environment.namespaces() == "off" else ""
-    return SandboxDoctor(landlock.version(), off or namespaces.is_allowed())
+    return SandboxDoctor(landlock.version(), off or namespaces.why_refused())
 
 
 def fence_for(
