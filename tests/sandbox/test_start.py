@@ -10,54 +10,15 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from takeback.engine.sandbox.fence import Fence, noted
+from takeback.engine.sandbox.fence import noted
 from takeback.engine.sandbox.proxy import is_among
-from takeback.engine.sandbox.wrapping import STARTER
-from takeback.system import landlock, namespaces
 from tests.cli.processes import wait_for
 
-pytestmark = pytest.mark.skipif(
-    landlock.version() < landlock.LEAST, reason="not on this platform: the kernel has no Landlock"
-)
-CAN_ISOLATE = not namespaces.why_refused()
+from .fenced import CAN_ISOLATE, NEEDS_LANDLOCK, NEEDS_NAMESPACES, World
 
-
-class World:
-    """A workspace and a folder beside it, which a command in the workspace may not write."""
-
-    def __init__(self, folder: Path, *, isolated: bool) -> None:
-        self.folder, self.isolated = folder, isolated
-        self.root, self.outside, self.log = folder / "ws", folder / "out", folder / "denied"
-        self.root.mkdir()
-        self.outside.mkdir()
-        (self.outside / "f").write_text("theirs")
-        (self.root / "takeback.toml").write_text("")
-
-    def run(
-        self, *words: str, network: str = "full", told: bool = True, hosts: tuple[str, ...] = ()
-    ) -> subprocess.CompletedProcess[str]:
-        line = self.line(*words, network=network, told=told, hosts=hosts)
-        return subprocess.run(line, cwd=self.root, capture_output=True, text=True, timeout=100)
-
-    def line(
-        self, *words: str, network: str = "full", told: bool = True, hosts: tuple[str, ...] = ()
-    ) -> list[str]:
-        fence = Fence(
-            str(self.root),
-            (str(self.root),),
-            protected=(str(self.root / "takeback.toml"),),
-            network=network,
-            hosts=hosts,
-            namespaces=self.isolated,
-            as_root=os.geteuid() == 0,
-            tells_how=told,
-        )
-        place = self.folder / "fence.json"
-        place.write_bytes(msgspec.json.encode(fence))
-        return [sys.executable, "-m", STARTER, str(place), str(self.log), "--", *words]
+pytestmark = NEEDS_LANDLOCK
 
 
 @pytest.fixture(params=["landlock", "namespaces"])
@@ -85,7 +46,7 @@ class TestWriting:
             ("rm ../out/f", "remove"),
             ("mv ../out/f .", "rename"),
             ("mkdir ../out/d", "make"),
-            ("ln -s x ../out/l", "make"),
+            ("ln -s x ../out/l", "make a link at"),
             ("truncate -s 0 ../out/f", "write"),
             ("ln -s ../out l && echo mine > l/f", "write"),
         ],
@@ -178,7 +139,7 @@ class TestEnding:
         assert done.returncode != 0
 
 
-@pytest.mark.skipif(not CAN_ISOLATE, reason="not on this platform: the kernel allows no namespaces")
+@NEEDS_NAMESPACES
 class TestIsolated:
     @pytest.fixture
     def world(self, tmp_path: Path) -> World:

@@ -124,7 +124,7 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
     hosts: tuple[str, ...] = ()
     """Hosts that a command reaches through a proxy where the network is limited: `name` or `name:port`."""
     outside: Literal["deny", "capture", "ask"] = "deny"
-    """What happens to writes elsewhere."""
+    """What happens to writes elsewhere. Only `deny` is available."""
 
 
 class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
@@ -186,6 +186,12 @@ def parse_config(text: str | bytes, path: Path) -> Config:
             f"{path} is not valid: {error}; nothing was done", hint="docs/CONFIG.md lists every setting"
         ) from error
     _refuse_short_journal(found.store, path)
+    if found.sandbox.outside != "deny":
+        raise UsageError(
+            f'{path}: [sandbox] outside = "{found.sandbox.outside}" is not available: the sandbox only denies writes '
+            "elsewhere; nothing was done",
+            hint='remove it or set it to "deny"; [sandbox] write allows single places',
+        )
     if found.notify.to:
         _refuse_notifiers(found.notify, path)
     return found

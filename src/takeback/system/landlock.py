@@ -18,15 +18,20 @@ _PATH_BENEATH = 1
 _NO_NEW_PRIVS = 38
 
 _WRITE_FILE, _REMOVE_DIR, _REMOVE_FILE = 1 << 1, 1 << 4, 1 << 5
-_MAKE = 0b1111111 << 6
-"""Making a device, a folder, a file, a socket, a pipe or a link."""
+_MAKE_DEVICES = 1 << 6 | 1 << 11
+"""Making a device is allowed nowhere: a device of root reaches a disk past every rule about files."""
+_MAKE = 0b1111111 << 6 & ~_MAKE_DEVICES
+"""Making a folder, a file, a socket, a pipe or a link."""
 _REFER, _TRUNCATE = 1 << 13, 1 << 14
 _BIND_TCP, _CONNECT_TCP = 1, 2
+_SCOPE_SIGNALS = 2
 
 LEAST = 3
 """The first version that also keeps a file from being emptied."""
 NETWORK = 4
 """The first version with rules for TCP."""
+SIGNALS = 6
+"""The first version that keeps signals from processes outside."""
 
 
 class _Ruleset(ctypes.Structure):
@@ -46,13 +51,13 @@ def version() -> int:
 def restrict(writable: Iterable[str], *, tcp: bool = True) -> None:
     """Let this process write only below these paths, and without `tcp` neither listen nor connect by TCP.
 
-    A path that does not exist allows nothing. Raise OSError if the kernel refuses.
+    It can signal only processes that it started. A path that does not exist allows nothing. Raise OSError if the kernel refuses.
     """
     found = version()
     access = _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE | _REFER | _TRUNCATE
     network = 0 if tcp or found < NETWORK else _BIND_TCP | _CONNECT_TCP
-    wanted = _Ruleset(access, network, 0)
-    size = ctypes.sizeof(wanted) if found >= 6 else 16 if found >= NETWORK else 8
+    wanted = _Ruleset(access | _MAKE_DEVICES, network, _SCOPE_SIGNALS if found >= SIGNALS else 0)
+    size = ctypes.sizeof(wanted) if found >= SIGNALS else 16 if found >= NETWORK else 8
     rules = _call(_CREATE_RULESET, ctypes.byref(wanted), size, 0)
     if rules < 0:
         raise _error("Landlock")

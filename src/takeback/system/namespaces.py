@@ -25,7 +25,7 @@ _NEWNS, _NEWUSER, _NEWNET = 0x20000, 0x10000000, 0x40000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 _MOUNT_SETATTR_NUMBER = 442  # on every architecture
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
-_RDONLY = 1
+_RDONLY, _NODEV = 1, 4
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _CAPABILITY_VERSION = 0x20080522
 _TELLING = 5
@@ -53,6 +53,8 @@ class Isolation(msgspec.Struct, frozen=True):
     """Folders that are shown in the place of others, writable: what, and where."""
     protected: tuple[str, ...] = ()
     """Files and folders that cannot be written although a place above them can."""
+    hidden: tuple[str, ...] = ()
+    """Sockets that nothing inside can reach."""
     network: str = "full"
     read_only: bool = True
     """True if everything else cannot be written."""
@@ -130,12 +132,18 @@ def _mount_all(wanted: Isolation, fds: dict[str, int]) -> None:
     if wanted.read_only:
         _set_attributes("/", set_=_RDONLY, recursive=True)
         for place in ("/proc", *places):
-            _set_attributes(place, clear=_RDONLY)
+            _set_attributes(place, set_=0 if place.startswith("/proc") else _NODEV, clear=_RDONLY)
         if os.path.isdir("/dev/shm") and "/dev/shm" not in places:
             _mount("tmpfs", "/dev/shm", "tmpfs", 0, "mode=1777")
     for place in wanted.protected:
         _mount(place, place, "", _MS_BIND | _MS_REC, "")
         _set_attributes(place, set_=_RDONLY, recursive=True)
+    for place in wanted.hidden:
+        try:
+            _mount(os.devnull, place, "", _MS_BIND, "")
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EACCES):  # it is gone, or not reachable anyway
+                raise
 
 
 def _keep_names(uid: int, gid: int) -> None:
@@ -158,8 +166,29 @@ def _raise_loopback() -> None:
 
 def give_up_capabilities() -> None:
     """Give up what a user namespace, or being root, grants: files that are closed to their owner stay closed."""
+    _set_capabilities(bytes(24))
+
+
+_OF_THE_MACHINE = (9, 12, 16, 17, 19, 20, 21, 22, 25, 26, 27, 30, 32, 33, 34, 35, 38, 39, 40)
+"""What root may do to the whole machine: administer it and its network, load modules, trace, make devices, reboot,
+set the clock, and the like. Root keeps its rights to files, which mounts and Landlock limit, and to its processes."""
+_DROP_FROM_BOUNDS = 24
+
+
+def give_up_the_machine() -> None:
+    """Give up, as root, what concerns the whole machine rather than files."""
+    for number in _OF_THE_MACHINE:
+        _libc().prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)  # an older kernel does not know every one
+    with open("/proc/self/status", "rb") as status:
+        had = next(int(line.split()[1], 16) for line in status if line.startswith(b"CapPrm:"))
+    kept = had & ~sum(1 << number for number in _OF_THE_MACHINE)
+    low, high = kept & 0xFFFFFFFF, kept >> 32
+    _set_capabilities(struct.pack("6I", low, low, 0, high, high, 0))
+
+
+def _set_capabilities(sets: bytes) -> None:
     head = _CapabilityHead(_CAPABILITY_VERSION, 0)
-    if _libc().capset(ctypes.byref(head), ctypes.create_string_buffer(24)):
+    if _libc().capset(ctypes.byref(head), ctypes.create_string_buffer(sets, len(sets))):
         raise _error("giving up capabilities")
 
 

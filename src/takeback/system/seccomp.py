@@ -19,7 +19,7 @@ from ctypes import c_long, c_ushort, c_void_p
 from typing import NamedTuple
 
 _SET_MODE_FILTER, _NEW_LISTENER = 1, 1 << 3
-_ALLOW, _NOTIFY = 0x7FFF0000, 0x7FC00000
+_ALLOW, _NOTIFY, _REFUSE = 0x7FFF0000, 0x7FC00000, 0x00050000 | errno.EPERM
 _LOAD, _JUMP_EQUAL, _JUMP_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -27,9 +27,15 @@ _RECEIVE, _SEND, _STILL_VALID = 0xC0502100, 0xC0182101, 0x40082102
 _CONTINUE = 1
 _NOTICE = struct.Struct("=QIIiIQ6Q")
 _ANSWER = struct.Struct("=QqiI")
+_TYPES = (0x5412, 0x541C)
+"""The requests to a terminal that type into it: its shell would run that after the command has ended."""
 _AT_FDCWD = 0xFFFFFF9C
 _PATH_MAX = 4096
 _PAGE = 4096
+
+
+LINK = "make a link at"
+"""The verb of an attempt to make a symbolic link."""
 
 
 class CallShape(NamedTuple):
@@ -56,8 +62,8 @@ _SHAPES: dict[str, CallShape] = {
     "mkdirat": _at("make", (0, 1), makes=True),
     "mknod": _at("make", (-1, 0), makes=True),
     "mknodat": _at("make", (0, 1), makes=True),
-    "symlink": _at("make", (-1, 1), makes=True),
-    "symlinkat": _at("make", (1, 2), makes=True),
+    "symlink": _at(LINK, (-1, 1), makes=True),
+    "symlinkat": _at(LINK, (1, 2), makes=True),
     "link": _at("make", (-1, 1), makes=True),
     "linkat": _at("make", (2, 3), makes=True),
     "unlink": _at("remove", (-1, 0)),
@@ -106,6 +112,9 @@ _NUMBERS: dict[str, tuple[int, int, dict[str, int]]] = {
     ),
 }  # fmt: skip
 """For each machine: its name in filters, the number of seccomp itself, and those of the calls."""
+
+
+_IOCTL = {"x86_64": 16, "aarch64": 29}
 
 
 class _FilterProgram(ctypes.Structure):
@@ -165,6 +174,11 @@ def _filter() -> bytes:
             _step(_RETURN, _NOTIFY),
             _step(_RETURN, _ALLOW),
         ]
+    steps += [_step(_JUMP_EQUAL, _IOCTL[platform.machine()], 0, 2 + 2 * len(_TYPES))]
+    steps += [_step(_LOAD, _ARGUMENTS + 8)]
+    for request in _TYPES:
+        steps += [_step(_JUMP_EQUAL, request, 0, 1), _step(_RETURN, _REFUSE)]
+    steps += [_step(_RETURN, _ALLOW)]
     for number in others:
         steps += [_step(_JUMP_EQUAL, number, 0, 1), _step(_RETURN, _NOTIFY)]
     return b"".join([*steps, _step(_RETURN, _ALLOW)])

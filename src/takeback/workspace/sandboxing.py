@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,6 +12,9 @@ from takeback.engine.sandbox.fence import Fence
 from takeback.errors import BackendError, UsageError
 from takeback.settings import agent_files, environment, toml
 from takeback.system import landlock, namespaces
+
+if TYPE_CHECKING:
+    from takeback.workspace.workspace import Workspace
 
 CACHES = (
     "~/.cache", "~/.npm", "~/.yarn", "~/.local/share/pnpm", "~/.bun/install/cache", "~/.cargo/registry",
@@ -43,16 +47,13 @@ def examine() -> SandboxDoctor:
 
 
 def fence_for(
-    root: Path,
-    state: Path,
-    settings: toml.SandboxConfig,
-    *,
-    autopilot: bool,
-    network: str = "",
-    told: bool = True,
+    workspace: Workspace, *, autopilot: bool = False, network: str = "", told: bool = True
 ) -> Fence:
-    """Return the fence for a command. Raise BackendError if this machine cannot hold it."""
-    found = examine()
+    """Return what a command of this workspace may write and reach in the sandbox.
+
+    `told` says that a human reads what was denied. Raise BackendError if this machine cannot hold the command.
+    """
+    root, settings, found = workspace.root, workspace.settings.sandbox, examine()
     if found.why_not:
         raise BackendError(
             f"there is no sandbox here: {found.why_not}. Nothing was started",
@@ -68,10 +69,11 @@ def fence_for(
     return Fence(
         str(root),
         tuple(_writable(root, home, settings.write)),
-        protected=tuple(_protected(root, state)),
+        protected=tuple(_protected(root, workspace.state)),
         network=chosen,
         hosts=settings.hosts if chosen != "full" else (),
         namespaces=not found.no_namespaces,
+        signals=found.landlock >= landlock.SIGNALS,
         as_root=os.geteuid() == 0 and environment.namespaces() != "user",
         tells_how=told,
     )
@@ -98,4 +100,5 @@ def _protected(root: Path, state: Path) -> list[str]:
     """Return what holds a command back, and so may not be changed by it: the state, and settings of agents."""
     kept = [state.parent.parent, environment.witness_folder(), root / toml.FILE, *agent_files.all_of_user()]
     kept += [root / name for name in agent_files.PROJECT_FILES]
-    return [os.path.realpath(path) for path in kept if os.path.exists(path)]
+    # By both names: a link on the way must not be replaced either.
+    return list(dict.fromkeys(name for path in kept for name in (str(path), os.path.realpath(path))))

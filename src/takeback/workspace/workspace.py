@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from takeback.engine.runs.run import Run
     from takeback.engine.runs.session import Session
     from takeback.engine.runs.thread import Thread
-    from takeback.engine.sandbox.fence import Fence
     from takeback.engine.tracking.command import Commands
     from takeback.resources.postgres.guarded import GuardedDatabases
     from takeback.storage.content.memory import MemoryBlobs
@@ -289,16 +288,6 @@ class Workspace:
             undo=self.try_undo,
             fences=Fences(self.state),
         )
-
-    def fence(self, *, autopilot: bool = False, network: str = "", told: bool = True) -> Fence:
-        """Return what a command of this workspace may write and reach in the sandbox.
-
-        `told` says that a human reads what was denied. Raise BackendError if this machine cannot enforce it.
-        """
-        from takeback.workspace.sandboxing import fence_for
-
-        known = self.root, self.state, self.settings.sandbox
-        return fence_for(*known, autopilot=autopilot, network=network, told=told)
 
     @cached_property
     def stages(self) -> Stages:

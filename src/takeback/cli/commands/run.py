@@ -19,6 +19,7 @@ from takeback.core.selection import made
 from takeback.errors import RollbackIncomplete, TakebackError
 from takeback.settings import environment
 from takeback.workspace.results import CommandPlan, CommandResult
+from takeback.workspace.sandboxing import fence_for
 from takeback.workspace.workspace import Workspace
 
 
@@ -97,7 +98,7 @@ def command(
         if not workspace.history.marks and not session.json:
             first_checkpoint(session, workspace, "before the first run")
         workspace.keep_within_quota()
-        fence = workspace.fence(autopilot=autopilot, network=network or "") if sandbox else None
+        fence = fence_for(workspace, autopilot=autopilot, network=network or "") if sandbox else None
         plan = workspace.commands.plan(words, name=name or "", roots=roots, autopilot=autopilot, fence=fence)
         locked = workspace.commands.allow(plan, partial(ask, session, plan))
         warnings = [*warning_lines(plan), *([f"takeback: {locked}"] if locked else [])]

@@ -30,6 +30,8 @@ class Fence(msgspec.Struct, frozen=True):
     """Which hosts it reaches nevertheless, through a proxy."""
     namespaces: bool = True
     """True if the kernel lets it have mounts and a network of its own."""
+    signals: bool = True
+    """True if the kernel keeps its signals from processes outside."""
     as_root: bool = False
     """True to do without a user namespace, which only root may."""
     tells_how: bool = True
@@ -38,14 +40,22 @@ class Fence(msgspec.Struct, frozen=True):
     @property
     def holds_everything(self) -> bool:
         """True if nothing that it does can have an effect elsewhere, as far as the kernel can hold it."""
-        return self.namespaces and self.network != "full" and not self.hosts
+        return self.namespaces and self.signals and self.network != "full" and not self.hosts
 
     def is_writable(self, path: str) -> bool:
         """Return whether it may write this path, given by its real name."""
-        if any(_is_below(path, place) for place in self.protected):
+        if self.is_protected(path):
             return False
         places = (*self.writable, *DEVICES, "/proc")
         return any(_is_below(path, place) for place in places)
+
+    def is_protected(self, path: str) -> bool:
+        """Return whether it is one of the places that nothing in the sandbox may write."""
+        return any(_is_below(path, place) for place in self.protected)
+
+    def holds_protected(self, path: str) -> bool:
+        """Return whether a protected place is below this path: replaced as a whole, it would be another."""
+        return any(place != path and _is_below(place, path) for place in self.protected)
 
 
 REACH = "reach"

@@ -11,6 +11,7 @@ import errno
 import os
 import signal
 import socket
+import stat
 import sys
 from pathlib import Path
 
@@ -107,6 +108,8 @@ def enter(fence: Fence) -> None:
         except PermissionError:
             if not _is_held_already():
                 raise
+    if os.geteuid() == 0:
+        namespaces.give_up_the_machine()
     places = (*fence.writable, *DEVICES)
     # Without mounts of its own a process of root could reach the settings of the kernel this way.
     if fence.namespaces or os.geteuid():
@@ -124,12 +127,41 @@ def _is_held_already() -> bool:
 def _isolation(fence: Fence) -> namespaces.Isolation:
     writable = [path for path in (*fence.writable, "/dev/shm") if os.path.exists(path)]
     protected = [*fence.protected, *(SETTINGS_OF_THE_KERNEL if os.geteuid() == 0 else ())]
+    kept = [path for path in protected if os.path.exists(path)]
+    # What something is mounted on cannot be renamed: so no folder with a protected file in it can be moved away.
+    above = [folder for path in kept for folder in _between(path, fence.root)]
     return namespaces.Isolation(
-        bound=tuple((path, path) for path in writable),
-        protected=tuple(path for path in protected if os.path.exists(path)),
+        bound=tuple((path, path) for path in dict.fromkeys([*writable, *above])),
+        protected=tuple(kept),
+        hidden=() if fence.network == "full" else tuple(_sockets()),
         network=fence.network,
         as_root=fence.as_root,
     )
+
+
+def _between(path: str, root: str) -> list[str]:
+    """Return the folders above a path that are below the root."""
+    found = []
+    while (path := os.path.dirname(path)).startswith(f"{root}/"):
+        found.append(path)
+    return found
+
+
+def _sockets() -> list[str]:
+    """Return the sockets with a name that processes of this machine listen on now: a service could do the work."""
+    try:
+        with open("/proc/net/unix", "rb") as file:
+            named = {os.fsdecode(line.split(b" /", 1)[1].rstrip(b"\n")) for line in file if b" /" in line}
+    except OSError:
+        return []
+    return [path for name in sorted(named) if _is_socket(path := f"/{name}")]
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _watched() -> int:

@@ -19,7 +19,9 @@ from takeback.system import seccomp
 
 DENIALS_MAX = 1000
 _STILL, _ASKED = b"s", b"?"
-_NOT_FOLLOWED = ("make", "remove", "rename")
+_NOT_FOLLOWED = ("make", seccomp.LINK, "remove", "rename")
+_REPLACING = (seccomp.LINK, "rename")
+"""Attempts after which everything below a path may be something else."""
 
 
 class Notes:
@@ -82,7 +84,9 @@ class Supervisor:
         shape = attempt.shape
         written = seccomp.paths_of(self._listener, attempt)
         paths = [real(path, follow=shape.verb not in _NOT_FOLLOWED) for path in written]
-        outside = [path for path in paths if not self._fence.is_writable(path)]
+        outside = [
+            path for path in paths if not self._fence.is_writable(path) or self._replaces(shape.verb, path)
+        ]
         if not outside or not all(_could(attempt, path) for path in paths[:1]):
             return []
         allowed = [path for path in outside if self._is_real_place(path)]
@@ -91,8 +95,12 @@ class Supervisor:
     def _is_real_place(self, path: str) -> bool:
         return _may_write_in(os.path.dirname(path)) or os.access(path, os.W_OK)
 
+    def _replaces(self, verb: str, path: str) -> bool:
+        replacing = verb in _REPLACING or (verb == "remove" and os.path.islink(path))
+        return replacing and self._fence.holds_protected(path)
+
     def _is_protected(self, path: str) -> bool:
-        return any(path == place or path.startswith(f"{place}/") for place in self._fence.protected)
+        return self._fence.is_protected(path) or self._fence.holds_protected(path)
 
 
 def _could(attempt: seccomp.Attempt, path: str) -> bool:

@@ -34,6 +34,12 @@ class Fences:
         """Return the file for what is denied to an action."""
         return str(self._folder / f"{action}.denied")
 
+    def tidy(self, since_us: int) -> None:
+        """Remove what was noted before a time. A fence that is needed again is written again."""
+        for path in self._folder.iterdir() if self._folder.is_dir() else ():
+            if path.stat().st_mtime_ns // 1000 < since_us:
+                path.unlink(missing_ok=True)
+
     def denied(self, action: str) -> list[Denial]:
         """Return what was denied to an action so far."""
         return noted(self.log(action))

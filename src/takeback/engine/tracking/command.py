@@ -115,6 +115,8 @@ class CommandResult(msgspec.Struct, frozen=True):
     """Paths that it changed although others have them locked."""
     living: tuple[int, ...] = ()
     """Processes that it started and that still live."""
+    fenced: bool = False
+    """True if it ran in the sandbox."""
     denied: tuple[Denial, ...] = ()
     """What the sandbox did not let it do."""
 
@@ -177,7 +179,7 @@ class Commands:
         called = recordable(redact(name or (command if isinstance(command, str) else shown)))[:NAME_MAX]
         actor = actor or recordable(os.path.basename(words[0]))
         judged = self._foresight.judge(command)
-        survey = self._foresight.survey(reached(judged), roots)
+        survey = self._foresight.survey(_reachable(reached(judged), fence), roots)
         found = foreseen(judged, survey)
         guarded = self._guarded(words) if found.effect is Effect.IRREVERSIBLE else None
         return CommandPlan(
@@ -271,7 +273,8 @@ class Commands:
             end = parts.end if parts else partial(tracker.end_single, id)
             action = end(outcome, exit_code=child.code, why=child.why, left=left)
             tracker.life.end(id)
-            return self._ended(id, child, action, parts, undo=undo)
+            result = self._ended(id, child, action, parts, undo=undo)
+            return msgspec.structs.replace(result, fenced=plan.fence is not None)
         except (TakebackError, OSError) as error:
             return CommandResult(id, child, unrecorded=error)
 
@@ -355,6 +358,13 @@ class Commands:
             raise
         life.end(id)
         return action
+
+
+def _reachable(places: list[Reached], fence: Fence | None) -> list[Reached]:
+    """Return the paths outside that a command can write. Nothing is captured where the kernel keeps it out."""
+    if fence is None or not fence.namespaces:
+        return places
+    return [place for place in places if fence.is_writable(os.path.realpath(place.really or place.path))]
 
 
 def contained(found: Foreseen, fence: Fence | None) -> Foreseen:
