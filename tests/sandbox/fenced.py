@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from takeback.engine.sandbox.fence import Fence
-from takeback.engine.sandbox.wrapping import STARTER
+from takeback.engine.sandbox.wrapping import starter
 from takeback.system import landlock, namespaces
 
 NEEDS_LANDLOCK = pytest.mark.skipif(
@@ -54,6 +52,6 @@ class World:
             as_root=os.geteuid() == 0,
             tells_how=told,
         )
-        place = self.folder / "fence.json"
-        place.write_bytes(msgspec.json.encode(fence))
-        return [sys.executable, "-m", STARTER, str(place), str(self.log), "--", *words]
+        place = self.folder / "fence"
+        place.write_bytes(fence.written())
+        return [*starter(), str(place), str(self.log), "--", *words]

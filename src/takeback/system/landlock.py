@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
-from collections.abc import Iterable
 from ctypes import c_int, c_long, c_uint64
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # on every architecture
@@ -48,10 +47,11 @@ def version() -> int:
     return max(0, int(_call(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
 
 
-def restrict(writable: Iterable[str], *, tcp: bool = True) -> None:
+def restrict(writable: tuple[str, ...], *, tcp: bool = True) -> None:
     """Let this process write only below these paths, and without `tcp` neither listen nor connect by TCP.
 
-    It can signal only processes that it started. A path that does not exist allows nothing. Raise OSError if the kernel refuses.
+    It can signal only processes that it started. A path that does not exist allows nothing. Raise OSError if the kernel
+    refuses.
     """
     found = version()
     access = _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE | _REFER | _TRUNCATE

@@ -11,15 +11,8 @@ import ctypes
 import errno
 import fcntl
 import os
-import re
-import socket
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from ctypes import c_char_p, c_int, c_long, c_uint, c_uint64, c_ulong, c_void_p
-from functools import cache
-
-import msgspec
 
 _NEWNS, _NEWUSER, _NEWNET = 0x20000, 0x10000000, 0x40000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
@@ -30,36 +23,47 @@ _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _CAPABILITY_VERSION = 0x20080522
 _TELLING = 5
 """How many names at the end of a path tell one folder of state from another."""
-_OCTAL = re.compile(rb"\\([0-7]{3})")
 
 NETWORKS = ("full", "loopback", "none")
 """What a network namespace lets a process reach. The loopback in there is private: no server outside answers."""
 
 
-class Layer(msgspec.Struct, frozen=True):
+class Layer:
     """A folder that is shown with changes of its own on top; `place` itself stays as it is."""
 
-    place: str
-    upper: str
-    work: str
+    def __init__(self, place: str, upper: str, work: str) -> None:
+        self.place = place
+        self.upper = upper
+        self.work = work
 
 
-class Isolation(msgspec.Struct, frozen=True):
+class Isolation:
     """What a process sees once it is inside."""
 
-    layers: tuple[Layer, ...] = ()
-    """Folders with private changes, in any order."""
-    bound: tuple[tuple[str, str], ...] = ()
-    """Folders that are shown in the place of others, writable: what, and where."""
-    protected: tuple[str, ...] = ()
-    """Files and folders that cannot be written although a place above them can."""
-    hidden: tuple[str, ...] = ()
-    """Sockets that nothing inside can reach."""
-    network: str = "full"
-    read_only: bool = True
-    """True if everything else cannot be written."""
-    as_root: bool = False
-    """True to do without a user namespace, which only root may."""
+    def __init__(
+        self,
+        *,
+        layers: tuple[Layer, ...] = (),
+        bound: tuple[tuple[str, str], ...] = (),
+        protected: tuple[str, ...] = (),
+        hidden: tuple[str, ...] = (),
+        network: str = "full",
+        read_only: bool = True,
+        as_root: bool = False,
+    ) -> None:
+        self.layers = layers
+        """Folders with private changes, in any order."""
+        self.bound = bound
+        """Folders that are shown in the place of others, writable: what, and where."""
+        self.protected = protected
+        """Files and folders that cannot be written although a place above them can."""
+        self.hidden = hidden
+        """Sockets that nothing inside can reach."""
+        self.network = network
+        self.read_only = read_only
+        """True if everything else cannot be written."""
+        self.as_root = as_root
+        """True to do without a user namespace, which only root may."""
 
 
 class _Attributes(ctypes.Structure):
@@ -83,8 +87,13 @@ def enter(wanted: Isolation) -> None:
         _keep_names(uid, gid)
     # Nothing that is mounted here may appear outside.
     _mount("", "/", "", _MS_REC | _MS_PRIVATE, "")
-    with _opened(wanted) as fds:
+    fds: dict[str, int] = {}
+    try:
+        _open(wanted, fds)
         _mount_all(wanted, fds)
+    finally:
+        for fd in fds.values():
+            os.close(fd)
     if wanted.network == "loopback":
         _raise_loopback()
     if not wanted.as_root and uid:
@@ -92,19 +101,12 @@ def enter(wanted: Isolation) -> None:
     os.chdir(here)  # the folder that this process was in is below what is mounted there now
 
 
-@contextmanager
-def _opened(wanted: Isolation) -> Iterator[dict[str, int]]:
+def _open(wanted: Isolation, fds: dict[str, int]) -> None:
     """Open every folder before anything is mounted, because a mount may hide it; and after the mounts are our own."""
     layers = [path for layer in wanted.layers for path in (layer.place, layer.upper, layer.work)]
-    fds: dict[str, int] = {}
-    try:
-        for path in (*layers, *(what for what, _ in wanted.bound)):
-            if path not in fds:
-                fds[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        yield fds
-    finally:
-        for fd in fds.values():
-            os.close(fd)
+    for path in (*layers, *(what for what, _ in wanted.bound)):
+        if path not in fds:
+            fds[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
 
 
 def _mount_all(wanted: Isolation, fds: dict[str, int]) -> None:
@@ -157,6 +159,8 @@ def _keep_names(uid: int, gid: int) -> None:
 
 
 def _raise_loopback() -> None:
+    import socket  # only some processes have a network of their own
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         name = b"lo".ljust(16, b"\0")
         found = fcntl.ioctl(asked, _SIOCGIFFLAGS, name + bytes(16))
@@ -226,7 +230,9 @@ def _is_bound(pid: int, bound: tuple[str, str]) -> bool:
 
 
 def _unquoted(text: bytes) -> bytes:
-    return _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), text)
+    import re  # starting a command does not need it
+
+    return re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), text)
 
 
 def join(pid: int) -> None:
@@ -245,9 +251,18 @@ def join(pid: int) -> None:
     os.chdir(here)
 
 
-@cache
 def why_refused() -> str:
     """Return why a process may not have namespaces here; empty if it may. Overlays are another question."""
+    global _refused
+    if _refused is None:
+        _refused = _tried()
+    return _refused
+
+
+_refused: str | None = None
+
+
+def _tried() -> str:
     if not hasattr(_libc(), "unshare"):
         return "this platform has no namespaces"
     child = os.fork()

@@ -13,10 +13,8 @@ import ctypes
 import errno
 import fcntl
 import os
-import platform
 import struct
 from ctypes import c_long, c_ushort, c_void_p
-from typing import NamedTuple
 
 _SET_MODE_FILTER, _NEW_LISTENER = 1, 1 << 3
 _ALLOW, _NOTIFY, _REFUSE = 0x7FFF0000, 0x7FC00000, 0x00050000 | errno.EPERM
@@ -38,19 +36,20 @@ LINK = "make a link at"
 """The verb of an attempt to make a symbolic link."""
 
 
-class CallShape(NamedTuple):
+class CallShape:
     """Where a call has its names: the positions of a folder's descriptor (-1: the current folder) and of the name."""
 
-    verb: str
-    names: tuple[tuple[int, int], ...]
-    flags: int = -1
-    """The position of the flags that say whether it opens for writing."""
-    makes: bool = False
-    """True if it fails by itself where the name exists already."""
+    def __init__(self, verb: str, names: tuple[tuple[int, int], ...], flags: int, *, makes: bool) -> None:
+        self.verb = verb
+        self.names = names
+        self.flags = flags
+        """The position of the flags that say whether it opens for writing; -1 if there are none."""
+        self.makes = makes
+        """True if it fails by itself where the name exists already."""
 
 
 def _at(verb: str, *names: tuple[int, int], flags: int = -1, makes: bool = False) -> CallShape:
-    return CallShape(verb, names, flags, makes)
+    return CallShape(verb, names, flags, makes=makes)
 
 
 _SHAPES: dict[str, CallShape] = {
@@ -121,18 +120,23 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = [("length", c_ushort), ("steps", c_void_p)]
 
 
-class Attempt(NamedTuple):
+class Attempt:
     """A call that waits for an answer."""
 
-    id: int
-    pid: int
-    shape: CallShape
-    arguments: tuple[int, ...]
+    def __init__(self, id: int, pid: int, shape: CallShape, arguments: tuple[int, ...]) -> None:
+        self.id = id
+        self.pid = pid
+        self.shape = shape
+        self.arguments = arguments
+
+
+def _machine() -> str:
+    return os.uname().machine
 
 
 def can_watch() -> bool:
     """Return whether the calls of this machine are known."""
-    return platform.machine() in _NUMBERS
+    return _machine() in _NUMBERS
 
 
 def watch() -> int:
@@ -141,7 +145,7 @@ def watch() -> int:
     Raise OSError if the kernel refuses; EBUSY if another supervisor listens already. Privileges must have been given
     up before. Whoever holds the listener must answer: once nobody does, such calls fail.
     """
-    _, number, _ = _NUMBERS[platform.machine()]
+    _, number, _ = _NUMBERS[_machine()]
     steps = _filter()
     buffer = ctypes.create_string_buffer(steps, len(steps))
     program = _FilterProgram(len(steps) // 8, ctypes.addressof(buffer))
@@ -157,7 +161,7 @@ def watch() -> int:
 
 
 def _filter() -> bytes:
-    architecture, _, numbers = _NUMBERS[platform.machine()]
+    architecture, _, numbers = _NUMBERS[_machine()]
     opening = {number: _SHAPES[name].flags for name, number in numbers.items() if _SHAPES[name].flags >= 0}
     others = [number for number in numbers.values() if number not in opening]
     steps = [
@@ -174,7 +178,7 @@ def _filter() -> bytes:
             _step(_RETURN, _NOTIFY),
             _step(_RETURN, _ALLOW),
         ]
-    steps += [_step(_JUMP_EQUAL, _IOCTL[platform.machine()], 0, 2 + 2 * len(_TYPES))]
+    steps += [_step(_JUMP_EQUAL, _IOCTL[_machine()], 0, 2 + 2 * len(_TYPES))]
     steps += [_step(_LOAD, _ARGUMENTS + 8)]
     for request in _TYPES:
         steps += [_step(_JUMP_EQUAL, request, 0, 1), _step(_RETURN, _REFUSE)]
@@ -202,7 +206,7 @@ def next_attempt(listener: int) -> Attempt | None:
 
 
 def _shape_of(number: int) -> CallShape:
-    _, _, numbers = _NUMBERS[platform.machine()]
+    _, _, numbers = _NUMBERS[_machine()]
     return next(_SHAPES[name] for name, known in numbers.items() if known == number)
 
 

@@ -1,10 +1,11 @@
-"""The fence around a command: what it may write and reach, as a value that one process hands to another."""
+"""The fence around a command: what it may write and reach, as a value that one process hands to another.
+
+It is read before every command in the sandbox, so it needs nothing but `os`: a library would take longer to load.
+"""
 
 from __future__ import annotations
 
 import os
-
-import msgspec
 
 DEVICES = (
     "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts",
@@ -16,26 +17,73 @@ SETTINGS_OF_THE_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/pro
 """What root could change for the whole machine in a folder that every process needs."""
 
 
-class Fence(msgspec.Struct, frozen=True):
+class Fence:
     """What a command may write and reach."""
 
-    root: str
-    """The workspace."""
-    writable: tuple[str, ...]
-    """Where it may write, by real paths; the workspace among them."""
-    protected: tuple[str, ...] = ()
-    """What it may not write although it is below one of those: Takeback's state, settings that hold it back."""
-    network: str = "full"
-    hosts: tuple[str, ...] = ()
-    """Which hosts it reaches nevertheless, through a proxy."""
-    namespaces: bool = True
-    """True if the kernel lets it have mounts and a network of its own."""
-    signals: bool = True
-    """True if the kernel keeps its signals from processes outside."""
-    as_root: bool = False
-    """True to do without a user namespace, which only root may."""
-    tells_how: bool = True
-    """True if a human reads what was denied, so that it says how to allow it. A model is not told."""
+    def __init__(
+        self,
+        root: str,
+        writable: tuple[str, ...],
+        *,
+        protected: tuple[str, ...] = (),
+        network: str = "full",
+        hosts: tuple[str, ...] = (),
+        namespaces: bool = True,
+        signals: bool = True,
+        as_root: bool = False,
+        tells_how: bool = True,
+    ) -> None:
+        self.root = root
+        """The workspace."""
+        self.writable = writable
+        """Where it may write, by real paths; the workspace among them."""
+        self.protected = protected
+        """What it may not write although it is below one of those: Takeback's state, settings that hold it back."""
+        self.network = network
+        self.hosts = hosts
+        """Which hosts it reaches nevertheless, through a proxy."""
+        self.namespaces = namespaces
+        """True if the kernel lets it have mounts and a network of its own."""
+        self.signals = signals
+        """True if the kernel keeps its signals from processes outside."""
+        self.as_root = as_root
+        """True to do without a user namespace, which only root may."""
+        self.tells_how = tells_how
+        """True if a human reads what was denied, so that it says how to allow it. A model is not told."""
+
+    def written(self) -> bytes:
+        """Return it for the process that starts the command: names and values, each ended by NUL."""
+        fields: list[str] = []
+        for name, value in vars(self).items():
+            for one in value if isinstance(value, tuple) else (value,):
+                fields += [name, one if isinstance(one, str) else str(int(one))]
+        return b"".join(os.fsencode(field) + b"\0" for field in fields)
+
+    @classmethod
+    def read(cls, data: bytes) -> Fence:
+        """Return the fence that was written so."""
+        fields = list(map(os.fsdecode, data.split(b"\0")[:-1]))
+        every: dict[str, list[str]] = {}
+        for name, value in zip(fields[::2], fields[1::2], strict=True):
+            every.setdefault(name, []).append(value)
+
+        def many(name: str) -> tuple[str, ...]:
+            return tuple(every.get(name, ()))
+
+        def is_so(name: str) -> bool:
+            return every[name] == ["1"]
+
+        return cls(
+            every["root"][0],
+            many("writable"),
+            protected=many("protected"),
+            network=every["network"][0],
+            hosts=many("hosts"),
+            namespaces=is_so("namespaces"),
+            signals=is_so("signals"),
+            as_root=is_so("as_root"),
+            tells_how=is_so("tells_how"),
+        )
 
     @property
     def holds_everything(self) -> bool:
@@ -62,14 +110,23 @@ REACH = "reach"
 """The verb of an attempt to connect to a host."""
 
 
-class Denial(msgspec.Struct, frozen=True):
+class Denial:
     """Something that a command attempted and was not allowed to do."""
 
-    verb: str
-    path: str
-    protected: bool = False
-    """True if it is one of the places that nothing in the sandbox may write."""
-    program: str = ""
+    def __init__(self, verb: str, path: str, protected: bool = False, program: str = "") -> None:  # noqa: FBT001, FBT002
+        self.verb = verb
+        self.path = path
+        self.protected = protected
+        """True if it is one of the places that nothing in the sandbox may write."""
+        self.program = program
+
+    def __repr__(self) -> str:
+        return f"<Denial {self.said}>"
+
+    def written(self) -> bytes:
+        """Return it as it is noted: four fields, each ended by NUL."""
+        fields = self.verb, self.path, str(int(self.protected)), self.program
+        return b"".join(os.fsencode(field) + b"\0" for field in fields)
 
     @property
     def said(self) -> str:
@@ -97,7 +154,8 @@ def noted(log: str) -> list[Denial]:
     """Return what was denied so far, according to the supervisor's notes."""
     try:
         with open(log, "rb") as file:
-            lines = file.read().splitlines()
+            fields = list(map(os.fsdecode, file.read().split(b"\0")[:-1]))
     except OSError:
         return []
-    return [msgspec.json.decode(line, type=Denial) for line in lines]
+    every = (fields[at : at + 4] for at in range(0, len(fields) - 3, 4))
+    return [Denial(verb, path, protected == "1", program) for verb, path, protected, program in every]

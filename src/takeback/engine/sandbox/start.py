@@ -1,4 +1,4 @@
-"""Starting a command inside a fence: `python -I -m takeback.engine.sandbox.start FENCE LOG -- COMMAND…`
+"""Starting a command inside a fence.
 
 Three processes. The starter is what the caller sees: it forwards signals, and ends as the command ends. The command
 enters namespaces, gives up writing elsewhere, and is then replaced by the user's program. The supervisor stays
@@ -13,11 +13,7 @@ import signal
 import socket
 import stat
 import sys
-from pathlib import Path
 
-import msgspec
-
-from takeback.engine.sandbox import proxy
 from takeback.engine.sandbox.fence import DEVICES, REACH, SETTINGS_OF_THE_KERNEL, Fence, noted
 from takeback.engine.sandbox.watch import become_supervisor, some_live
 from takeback.system import landlock, namespaces, seccomp
@@ -96,6 +92,8 @@ def _become_command(fence: Fence, words: list[str], telling: int, giving: socket
 def _proxied() -> socket.socket:
     """Listen on the private loopback, for the supervisor to serve, and tell programs about it."""
     server = socket.create_server(("127.0.0.1", 0))
+    from takeback.engine.sandbox import proxy  # few sandboxes have hosts
+
     os.environ.update(proxy.environment(server.getsockname()[1]))
     return server
 
@@ -236,7 +234,8 @@ def main() -> int:
     if dashes != "--" or not words:
         _say("takeback: usage: FENCE LOG -- COMMAND…")
         return FAILED_BEFORE_START
-    fence = msgspec.json.decode(Path(place).read_bytes(), type=Fence)
+    with open(place, "rb") as file:
+        fence = Fence.read(file.read())
     code = start(fence, log, words)
     if code < 0:
         # End by the same signal: a shell then says what it would have said without us.
@@ -246,7 +245,3 @@ def main() -> int:
         code = 128 - code
     return code
 
-
-if __name__ == "__main__":
-    sys.stdout.flush()
-    os._exit(main())

@@ -9,12 +9,8 @@ import os
 import select
 import signal
 import socket
-from contextlib import suppress
-
-import msgspec
 
 from takeback.engine.sandbox.fence import REACH, Denial, Fence, real
-from takeback.engine.sandbox.proxy import Proxy
 from takeback.system import seccomp
 
 DENIALS_MAX = 1000
@@ -38,7 +34,7 @@ class Notes:
         self._noted.add(known)
         fd = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            os.write(fd, msgspec.json.encode(denial) + b"\n")
+            os.write(fd, denial.written())
         finally:
             os.close(fd)
 
@@ -66,8 +62,7 @@ class Supervisor:
             elif starter.fileno() in ready:
                 # Asked only once the command itself has ended: whatever lives now goes on in the background.
                 if starter.recv(1) == _ASKED:
-                    with suppress(OSError):
-                        starter.send(_STILL)
+                    _send(starter, _STILL)
                 poll.unregister(starter)
 
     def _answer(self) -> None:
@@ -145,6 +140,8 @@ def become_supervisor(given: socket.socket, starter: socket.socket, fence: Fence
         noting = Notes(log)
         if "p" in found:
             server = socket.socket(fileno=found["p"])
+            from takeback.engine.sandbox.proxy import Proxy  # few sandboxes have hosts
+
             Proxy(server, fence.hosts, lambda host: noting.add(Denial(REACH, host))).start()
         if "l" in found:
             Supervisor(found["l"], fence, noting).serve(starter)
@@ -153,6 +150,13 @@ def become_supervisor(given: socket.socket, starter: socket.socket, fence: Fence
         code = 0
     finally:
         os._exit(code)
+
+
+def _send(starter: socket.socket, what: bytes) -> None:
+    try:
+        starter.send(what)
+    except OSError:
+        return  # it has ended
 
 
 def some_live(starter: socket.socket) -> bool:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
+from blake3 import blake3
 
-from takeback.core.codec import value_digest
+from takeback.engine.sandbox import boot
 from takeback.engine.sandbox.fence import Denial, Fence, noted
 from takeback.system.private_files import private_folder, write_whole
 
 FOLDER = "sandbox"
-STARTER = "takeback.engine.sandbox.start"
+
+
+def starter() -> tuple[str, ...]:
+    """Return the program that starts a command inside a fence. It loads as little of Python as possible."""
+    return sys.executable, "-I", "-S", os.path.realpath(boot.__file__)
 
 
 class Fences:
@@ -24,11 +29,12 @@ class Fences:
 
     def around(self, fence: Fence, log: str, words: Sequence[str]) -> tuple[str, ...]:
         """Return the command that runs these words inside a fence. The same fence always has the same file."""
-        name = f"{value_digest(msgspec.to_builtins(fence))[:16]}.json"
+        data = fence.written()
+        name = f"{blake3(data).hexdigest()[:16]}.fence"
         path = private_folder(self._folder) / name
         if not path.exists():
-            write_whole(path, msgspec.json.encode(fence))
-        return (sys.executable, "-I", "-m", STARTER, str(path), log, "--", *words)
+            write_whole(path, data)
+        return (*starter(), str(path), log, "--", *words)
 
     def log(self, action: str) -> str:
         """Return the file for what is denied to an action."""
