@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from takeback.engine.sandbox.fence import Fence
+from takeback.engine.sandbox.fence import Containment, Fence
+from takeback.engine.sandbox.wrapping import Fences
 from takeback.errors import BackendError, UsageError
 from takeback.settings import agent_files, environment, toml
 from takeback.system import landlock, namespaces
@@ -77,6 +78,25 @@ def fence_for(
         as_root=os.geteuid() == 0 and environment.namespaces() != "user",
         tells_how=told,
     )
+
+
+def containment_of(workspace: Workspace) -> Containment | None:
+    """Return how commands of agents are held in this workspace; None if they are not."""
+    settings, autopilot = workspace.settings.sandbox, workspace.settings.agents.autopilot
+    which = settings.commands or ("unknown" if autopilot else "off")
+    if which == "off":
+        return None
+    try:
+        fence = fence_for(workspace, autopilot=autopilot, told=False)
+    except BackendError as error:
+        return Containment(None, why_not=error.message, every=which == "all")
+    return Containment(fence, every=which == "all")
+
+
+def fenced(workspace: Workspace, held: Containment, action: str, command: str) -> str:
+    """Return the command of an action as a shell has to run it to be in the sandbox."""
+    assert held.fence is not None, "only what a fence can hold is fenced"
+    return f"{Fences(workspace.state).prelude(held.fence, action)}; {command}"
 
 
 def _writable(root: Path, home: Path, named: tuple[str, ...]) -> list[str]:

@@ -31,6 +31,7 @@ from takeback.engine.runs.in_flight import AlsoAsync, pause, uncancelled, wholly
 from takeback.engine.runs.parts import RunParts
 from takeback.engine.runs.recorded_calls import HANDLERS, CallEvidence, CallOutcome, outcome_of
 from takeback.engine.runs.recorder import Recorder
+from takeback.engine.sandbox.fence import FENCED, Containment
 from takeback.errors import RefusedError, RunBusy, UsageError
 from takeback.resources.calls.resource import Call
 
@@ -92,6 +93,8 @@ class Action(AlsoAsync["Action"]):
         """How the owner of the rules can avoid the request in future. For a human, never for a model."""
         self.warning = warning
         """What its human should know although it was begun: it writes what another has locked."""
+        self.is_fenced = FENCED in began.ref.split()
+        """True if its command has to run in the sandbox."""
         self.turn = began.step
         """The id of its turn or step."""
 
@@ -307,6 +310,7 @@ class BeginOptions(CallOptions, total=False):
     """The options of `begin`."""
 
     asking: bool
+    containment: Containment | None
 
 
 class Denied(msgspec.Struct, frozen=True):
@@ -427,6 +431,7 @@ class Actions(ABC):
         volatile: Sequence[str] = (),
         asking: bool = False,
         paths: Sequence[str] = (),
+        containment: Containment | None = None,
     ) -> Action | Denied | Ask:
         """Record that a tool is about to run. Unless it is denied or needs approval, that is durable now.
 
@@ -437,7 +442,7 @@ class Actions(ABC):
         belong to the intent. Without `effect` the effect is unknown. With `asking` the caller asks the human itself,
         so an action that needs approval is begun.
         `paths` are files that it is going to write, if its arguments do not name them: those outside the workspace
-        are captured too.
+        are captured too. With `containment` the caller runs its command in the sandbox if `is_fenced` says so.
         """
         wanted = self._wanted(
             name,
@@ -454,6 +459,7 @@ class Actions(ABC):
             volatile=volatile,
             paths=paths,
         )
+        wanted = msgspec.structs.replace(wanted, containment=containment) if containment else wanted
         return self._try(wanted, asking=asking)
 
     async def abegin(

@@ -106,6 +106,19 @@ class Fence:
         return any(place != path and _is_below(place, path) for place in self.protected)
 
 
+class Containment:
+    """How commands of an agent are held, if they are."""
+
+    def __init__(self, fence: Fence | None, *, why_not: str = "", every: bool = False) -> None:
+        self.fence = fence
+        """The fence; None if this machine cannot enforce one."""
+        self.why_not = why_not
+        self.every = every
+        """True for every command, False for those whose effect is unknown."""
+
+
+FENCED = "fenced"
+"""In the ref of an action: its command runs in the sandbox."""
 REACH = "reach"
 """The verb of an attempt to connect to a host."""
 

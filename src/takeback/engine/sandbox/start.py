@@ -244,4 +244,3 @@ def main() -> int:
         os.kill(os.getpid(), -code)
         code = 128 - code
     return code
-

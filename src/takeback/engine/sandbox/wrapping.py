@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +16,19 @@ from takeback.engine.sandbox.fence import Denial, Fence, noted
 from takeback.system.private_files import private_folder, write_whole
 
 FOLDER = "sandbox"
+PRELUDE = """\
+# Takeback: {action} runs in the sandbox, so the shell is started again inside it.
+if [ "$TAKEBACK_FENCED" != {secret} ]; then
+  if [ -n "$BASH_EXECUTION_STRING" ]; then
+    TAKEBACK_FENCED={secret} exec {start} -- "$BASH" -c "$BASH_EXECUTION_STRING" "$0" "$@"
+  elif [ -n "$ZSH_EXECUTION_STRING" ]; then
+    TAKEBACK_FENCED={secret} exec {start} -- zsh -c "$ZSH_EXECUTION_STRING" "$0" "$@"
+  fi
+  echo "takeback: this shell cannot be put into the sandbox: it is neither bash nor zsh. Nothing was started" >&2
+  exit 125
+fi
+unset TAKEBACK_FENCED
+"""
 
 
 def starter() -> tuple[str, ...]:
@@ -35,6 +50,18 @@ class Fences:
         if not path.exists():
             write_whole(path, data)
         return (*starter(), str(path), log, "--", *words)
+
+    def prelude(self, fence: Fence, action: str) -> str:
+        """Return a line that puts a shell, which was started with `-c`, into the sandbox before it goes on.
+
+        The shell is started again inside, with everything that it was given: what its caller does around the command
+        happens inside, too, and the command itself stays as it was written.
+        """
+        path = private_folder(self._folder) / f"{action}.sh"
+        secret = secrets.token_hex(16)  # so that no command can pretend to be inside
+        start = shlex.join(self.around(fence, self.log(action), ())[:-1])
+        write_whole(path, PRELUDE.format(action=action, secret=secret, start=start).encode())
+        return f". {shlex.quote(str(path))}"
 
     def log(self, action: str) -> str:
         """Return the file for what is denied to an action."""

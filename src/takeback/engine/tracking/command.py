@@ -34,6 +34,7 @@ from takeback.engine.gate.foresight import (
     why_irreversible,
     written,
 )
+from takeback.engine.gate.wanted import within
 from takeback.engine.locks.guard import LockGuard, Trespass, told
 from takeback.engine.rollback.report import RollbackReport
 from takeback.engine.sandbox.fence import Denial, Fence
@@ -188,7 +189,7 @@ class Commands:
                 called,
                 actor,
                 self._parent(),
-                contained(_with_guarded(found, guarded), fence),
+                within(_with_guarded(found, guarded), fence),
                 autopilot=autopilot,
             ),
             msgspec.structs.replace(survey, places=(*roots, *survey.places)),
@@ -365,13 +366,6 @@ def _reachable(places: list[Reached], fence: Fence | None) -> list[Reached]:
     if fence is None or not fence.namespaces:
         return places
     return [place for place in places if fence.is_writable(os.path.realpath(place.really or place.path))]
-
-
-def contained(found: Foreseen, fence: Fence | None) -> Foreseen:
-    """Return the effect of a command inside a fence: where nothing can leave, what is unknown can be taken back."""
-    if fence is None or not fence.holds_everything or found.effect is not Effect.UNKNOWN:
-        return found
-    return Foreseen(Effect.RESTORABLE)
 
 
 def _with_guarded(found: Foreseen, guarded: GuardedRows | None) -> Foreseen:
