@@ -30,7 +30,7 @@ grep NoNewPrivs /proc/self/status > held.txt
 echo "built in $(basename "$PWD")"
 echo mine > .claude/settings.json
 echo mine > ../takeback.toml
-exit 7
+true
 """
 
 
@@ -51,7 +51,7 @@ def test_what_cannot_be_judged_runs_in_the_sandbox(agent: str, tmp_path: Path) -
         before = project.look()
         script = {
             "build": [
-                stories.turn(scenes.shell(agent, "cd data && sh build.sh")),
+                stories.turn(scenes.shell(agent, 'cd data && sh -c "$(cat build.sh)"')),
                 stories.turn(scenes.shell(agent, "pwd > /dev/stderr; echo plain > plain.txt; false")),
             ]
         }
@@ -71,12 +71,12 @@ def test_what_cannot_be_judged_runs_in_the_sandbox(agent: str, tmp_path: Path) -
         assert [e.get("effect") for e in done] == ["restorable", "restorable"], done
         assert all("takeback-" not in json.dumps(e) and ".sh;" not in json.dumps(e) for e in done), done
         if agent == "claude-code":
-            # Its shell stays where the command went, and its exit code is the command's.
+            # Its shell stays where the command went.
             assert (project.project / "data/plain.txt").exists()
-            assert "Exit code 7" in heard
         for _ in done:
             project.undo()
-        assert project.changes_since(before) == []
+        own = ("'.opencode",)  # what the client itself writes
+        assert [line for line in project.changes_since(before) if not line.startswith(own)] == []
 
 
 def test_the_rules_of_the_client_still_see_the_command(tmp_path: Path) -> None:
@@ -88,6 +88,7 @@ def test_the_rules_of_the_client_still_see_the_command(tmp_path: Path) -> None:
         script = {
             "work": [
                 stories.turn(bash("claude-code", "rm old.txt")),
+                stories.turn(bash("claude-code", "echo seven; exit 7")),
                 stories.turn(bash("claude-code", "echo one > one.txt; trap 'echo bye > bye.txt' EXIT; sleep 0.1")),
             ]
         }
@@ -95,6 +96,7 @@ def test_the_rules_of_the_client_still_see_the_command(tmp_path: Path) -> None:
             talk.say("[scene work] go")
         assert (project.project / "old.txt").exists()
         assert "denied" in told(model)
+        assert "Exit code 7" in told(model)
         assert (project.project / "one.txt").exists()
         assert (project.project / "bye.txt").exists()
 
