@@ -89,7 +89,9 @@ def test_the_rules_of_the_client_still_see_the_command(tmp_path: Path) -> None:
             "work": [
                 stories.turn(bash("claude-code", "rm old.txt")),
                 stories.turn(bash("claude-code", "echo seven; exit 7")),
-                stories.turn(bash("claude-code", "echo one > one.txt; trap 'echo bye > bye.txt' EXIT; sleep 0.1")),
+                stories.turn(
+                    bash("claude-code", "echo one > one.txt; trap 'echo bye > bye.txt' EXIT; sleep 0.1")
+                ),
             ]
         }
         with clients.model(tmp_path, script) as model, talking.claude_code(model, project.desk) as talk:
@@ -107,7 +109,10 @@ def test_a_command_in_the_background_goes_on_in_the_sandbox(tmp_path: Path) -> N
         go, gone = tmp_path / "go", tmp_path / "gone"
         line = f"until [ -e {go} ]; do sleep 0.02; done; grep NoNewPrivs /proc/self/status > late.txt; touch {gone}"
         work = stories.tool("Bash", command=line, description="work", run_in_background=True)
-        script = {"work": [stories.turn(work)], "more": [stories.turn(scenes.shell("claude-code", "echo 1 > more"))]}
+        script = {
+            "work": [stories.turn(work)],
+            "more": [stories.turn(scenes.shell("claude-code", "echo 1 > more"))],
+        }
         with clients.model(tmp_path, script) as model, talking.claude_code(model, project.desk) as talk:
             talk.say("[scene work] go")
             go.touch()

@@ -17,6 +17,8 @@ from takeback.system import landlock, namespaces
 if TYPE_CHECKING:
     from takeback.workspace.workspace import Workspace
 
+SIGNALS = landlock.SIGNALS
+"""The first version of Landlock that keeps signals from processes outside."""
 CACHES = (
     "~/.cache", "~/.npm", "~/.yarn", "~/.local/share/pnpm", "~/.bun/install/cache", "~/.cargo/registry",
     "~/.cargo/git", "~/go/pkg", "~/.gradle/caches", "~/.gradle/daemon", "~/.m2/repository", "~/.nuget/packages",

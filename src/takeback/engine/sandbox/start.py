@@ -230,9 +230,9 @@ def _tell(fence: Fence, log: str) -> None:
 
 def main() -> int:
     """Run the command that is named in the arguments, and end as it ends."""
-    place, log, dashes, *words = sys.argv[1:]
-    if dashes != "--" or not words:
-        _say("takeback: usage: FENCE LOG -- COMMAND…")
+    place, log, dashes, *words = [*sys.argv[1:], "", "", ""][: max(4, len(sys.argv) - 1)]
+    if dashes != "--" or not words[0]:
+        _say("usage: takeback-exec FENCE LOG -- COMMAND…   (`takeback run --sandbox` makes the fence)")
         return FAILED_BEFORE_START
     with open(place, "rb") as file:
         fence = Fence.read(file.read())
