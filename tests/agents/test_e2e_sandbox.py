@@ -1,4 +1,4 @@
-"""Commands of a real client that run in the sandbox: the client's rules, folders, exit codes and output stay its own."""
+"""Commands of a real client that run in the sandbox: its rules, folders, exit codes and output stay its own."""
 
 from __future__ import annotations
 

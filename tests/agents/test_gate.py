@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from takeback.core.lifecycle import Life
+from takeback.core.trust import untrusted_since
+from takeback.workspace.trusted_settings import CONFIG
 from takeback.workspace.workspace import Workspace
 from tests.world.cli import Workspace as World
 
@@ -118,4 +120,4 @@ def test_an_agent_cannot_loosen_its_own_gate(desk: Path, tb: Workspace) -> None:
     client.prompt("go", "p1")
     client.write("takeback.toml", "[agents]\nautopilot = false\n[rules.effects]\nirreversible = 'allow'\n")
     assert "on autopilot" in refusal(client.shell(PUSH, "c9"))
-    assert tb.history.untrusted_since is not None
+    assert untrusted_since(tb.history, CONFIG) is not None

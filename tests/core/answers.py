@@ -13,6 +13,7 @@ from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.postings import Flag, IdsInRun
 from takeback.core.rollback import passed_over
+from takeback.core.trust import untrusted_since
 from takeback.errors import UsageError
 
 
@@ -138,7 +139,7 @@ def _of_target(history: History, target: Target) -> list[Any]:
         [plain(history.timeline(target, after=entry.seq)) for entry in timeline],
         plain(list(history.latest_entries(target))),
         plain(history.latest(target)),
-        plain(history.untrusted_since(target)),
-        plain(history.untrusted_since(target, beside=True)),
+        plain(untrusted_since(history, target)),
+        plain(untrusted_since(history, target, beside=True)),
         [str(found) for found in history.targets(target.resource, target.name)],
     ]

@@ -18,6 +18,7 @@ from takeback.core.history import History
 from takeback.core.memory import RESOURCE as MEMORY
 from takeback.core.postings import Flag
 from takeback.core.record import Record, seal_remains, unseal_remains
+from takeback.core.trust import untrusted_since
 from takeback.errors import ConflictError
 from tests.core.answers import answers, plain
 from tests.core.compacted import compacted, is_setting, nothing, reduced
@@ -112,8 +113,8 @@ def assert_same(
     if not guarded(config):
         return
     for beside in (False, True):
-        assert plain(left.untrusted_since(config, beside=beside)) == plain(
-            whole.untrusted_since(config, beside=beside)
+        assert plain(untrusted_since(left, config, beside=beside)) == plain(
+            untrusted_since(whole, config, beside=beside)
         )
     assert plain(left.timeline(config)) == plain(whole.timeline(config))
 

@@ -18,6 +18,7 @@ from takeback.core.postings import Topic, numbered
 from takeback.core.record import contents_named
 from takeback.core.rollback import Do, OnConflict
 from takeback.core.selection import after, last_rollback, of_ids
+from takeback.core.trust import untrusted_since
 from tests.core.story import Story
 
 
@@ -131,22 +132,22 @@ def test_a_call_that_was_noted_is_over() -> None:
 def test_settings_that_an_agent_wrote_wait_for_a_human() -> None:
     story = Story()
     target = Target("files", "takeback.toml")
-    assert story.history.untrusted_since(target) is None
+    assert untrusted_since(story.history, target) is None
     story.edit("takeback.toml", "human", seen=True)
-    assert story.history.untrusted_since(target) is None
+    assert untrusted_since(story.history, target) is None
     first = story.act({"takeback.toml": "agent 1"})
     story.act({"takeback.toml": "agent 2"})
-    found = story.history.untrusted_since(target)
+    found = untrusted_since(story.history, target)
     assert found is not None and (found.action, found.change.before.id) == (first, "human")
     story.tell(e.ConfigAccepted("agent 2"))
-    assert story.history.untrusted_since(target) is None
+    assert untrusted_since(story.history, target) is None
     story.act({"takeback.toml": "agent 3"})
-    assert story.history.untrusted_since(target) is not None
+    assert untrusted_since(story.history, target) is not None
     story.edit("takeback.toml", "human again", seen=True)
-    assert story.history.untrusted_since(target) is None
+    assert untrusted_since(story.history, target) is None
     # What was accepted once does not come back by an agent's hand.
     story.act({"takeback.toml": "agent 2"})
-    assert story.history.untrusted_since(target) is not None
+    assert untrusted_since(story.history, target) is not None
 
 
 def test_settings_of_an_agent_that_were_taken_back_wait_for_nobody() -> None:
@@ -156,9 +157,9 @@ def test_settings_of_an_agent_that_were_taken_back_wait_for_nobody() -> None:
     story.edit("takeback.toml", "", seen=False)
     plan = story.plan(of_ids(story.history, [action]))
     assert [item.do for item in plan.items] == [Do.ALREADY]
-    assert story.history.untrusted_since(target) is not None
+    assert untrusted_since(story.history, target) is not None
     story.carry_out(plan, e.RollbackKind.UNDO)
-    assert story.history.untrusted_since(target) is None
+    assert untrusted_since(story.history, target) is None
 
 
 def test_what_an_undo_or_a_redo_left_as_it_was_is_kept_while_its_word_stands() -> None:
@@ -269,15 +270,15 @@ def test_what_changed_beside_a_session_is_trusted_for_nothing_that_loosens() -> 
     run = story.tell(e.RunBegan("agent", detached=True))
     assert bool(story.history.is_in_session)
     story.edit("takeback.toml", "somebody's", seen=True)
-    found = story.history.untrusted_since(target, beside=True)
+    found = untrusted_since(story.history, target, beside=True)
     assert found is not None and found.change.before == ABSENT
-    assert story.history.untrusted_since(target) is None
+    assert untrusted_since(story.history, target) is None
     story.tell(e.ConfigAccepted("somebody's"))
-    assert story.history.untrusted_since(target, beside=True) is None
+    assert untrusted_since(story.history, target, beside=True) is None
     story.tell(e.RunEnded(Outcome.DONE), stream=run.id)
     assert not bool(story.history.is_in_session)
     story.edit("takeback.toml", "human", seen=True)
-    assert story.history.untrusted_since(target, beside=True) is None
+    assert untrusted_since(story.history, target, beside=True) is None
 
 
 def test_marks_follow_the_last_event() -> None:

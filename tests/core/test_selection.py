@@ -15,6 +15,7 @@ from takeback.core.entities import Checkpoint, RecordedAction
 from takeback.core.history import History
 from takeback.core.intents import IntentDeferred
 from takeback.core.rollback import OnConflict
+from takeback.core.trust import untrusted_since
 from takeback.errors import ConflictError, UsageError
 from tests.core.list_index import ListIndex
 from tests.core.random_story import NAMES, RandomStory
@@ -409,10 +410,10 @@ def test_what_takeback_wrote_is_meant_by_its_id_alone() -> None:
     with pytest.raises(UsageError, match="no agent 'you'"):
         select.of_agent(story.history, "you")
     assert select.of_ids(story.history, [own]).actions == (own,)
-    assert story.history.untrusted_since(Target("files", "g")) is None, "a human asked for it"
+    assert untrusted_since(story.history, Target("files", "g")) is None, "a human asked for it"
     story.world[Target("files", "g")] = version("1")
     later = story.act({"g": "2"})
-    found = story.history.untrusted_since(Target("files", "g"))
+    found = untrusted_since(story.history, Target("files", "g"))
     assert found and found.action == later
     story.edit("f", "2", seen=True)
     drift = next(reversed(story.history.actions.values()))

@@ -33,7 +33,7 @@ ORDINARY = (
     "printf 'int main(){return 0;}' > m.c && cc m.c -o m && ./m",
     "printf 'all:\\n\\techo made > made\\n' > Makefile && make",
     "python3 -m venv --without-pip v && v/bin/python -c 'print(1)'",
-    "python3 -m http.server 8123 --bind 127.0.0.1 >log 2>&1 & sleep 0.7; "
+    "python3 -m http.server 8123 --bind 127.0.0.1 >log 2>&1 & sleep 0.7",
     "python3 -c \"import urllib.request as u; print(len(u.urlopen('http://127.0.0.1:8123').read()))\"; kill %1",
     "python3 -c \"import sqlite3; sqlite3.connect('d.db').execute('create table t(a)')\"",
     'python3 -c "import tempfile, multiprocessing as m; tempfile.mkdtemp(); print(m.Pool(2).map(abs, [-1]))"',

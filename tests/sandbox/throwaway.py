@@ -1,7 +1,7 @@
 """A machine to throw away: `python -m tests.sandbox.throwaway FOLDER -- COMMAND…`
 
-The command sees folders of its own as /srv, /tmp, /var/tmp and /dev/shm; everything else is read-only, and there is no
-network. So a command that destroys what it can reach destroys only the world of one test. The sandbox under test is
+The command sees folders of its own as /srv, /tmp, /var/tmp and /dev/shm; everything else is read-only, and there is
+no network. So a command that destroys what it can reach destroys only the world of one test. The sandbox under test is
 inside. It has temporary folders, which are writable, and other folders, which are not.
 """
 

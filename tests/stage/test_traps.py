@@ -16,12 +16,15 @@ from takeback.engine.stage.folder import delete
 from takeback.errors import RefusedError, RunBusy
 from takeback.system import namespaces
 from takeback.workspace.workspace import Workspace
+from tests.sampling import ALL
 from tests.world.cli import Workspace as World
 
-LAYERED = ("", "user")
+WAYS = {"": "overlay", "user": "user", "off": "copy"} if ALL else {"": "overlay"}
+"""As root may, as an ordinary user may, and without namespaces; test_views.py always tries all three."""
+LAYERED = [way for way in WAYS if way != "off"]
 
 
-@pytest.fixture(params=("", "user", "off"), ids=["overlay", "user", "copy"])
+@pytest.fixture(params=WAYS, ids=WAYS.get)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("TAKEBACK_NAMESPACES", request.param)
     return str(request.param)

@@ -14,6 +14,7 @@ from takeback.agents.clients import CLIENTS
 from takeback.agents.settings import apply
 from takeback.core.change import OUTSIDE, Target, Version
 from takeback.core.codec import path_of, text_of
+from takeback.core.trust import untrusted_since
 from takeback.errors import TakebackError, UsageError
 from takeback.settings import agent_files, environment
 from takeback.workspace.workspace import Workspace
@@ -43,7 +44,7 @@ def _found(workspace: Workspace) -> Iterator[tuple[str, str]]:
         if agent != settings.layout(agent).agent:  # ruflo's are Claude Code's
             continue
         for target in _places(agent):
-            entry, name = workspace.history.untrusted_since(target), target.name
+            entry, name = untrusted_since(workspace.history, target), target.name
             if entry and (did := _done(workspace, agent, name, entry.change.before)):
                 undo = f"takeback undo {entry.action}"
                 said = (

@@ -164,30 +164,6 @@ class History(WhatStands):
         standing = [r for r in settlers if not self.taken_back(r, target, 0)]
         return bool(standing) and all(target in self.actions[rollback].kept for rollback in standing)
 
-    def untrusted_since(self, target: Target, *, beside: bool = False) -> Entry | None:
-        """Return the first of the latest changes by actions that no human has overwritten or accepted since.
-
-        With `beside`, a change outside any action counts too if an agent's session was open: something that the
-        agent left running may have made it.
-        """
-        untrusted = None
-        for entry in self.latest_entries(target):
-            if untrusted is None and self._is_accepted(entry):
-                return None
-            action = self.actions[entry.action]
-            is_agents = action.is_tool and not action.is_own
-            doubted = is_agents or (beside and action.beside)
-            if not doubted or self.taken_back(entry.action, target, entry.seq):
-                break
-            untrusted = entry
-        return untrusted
-
-    def _is_accepted(self, entry: Entry) -> bool:
-        """Return whether a human accepted this version after this write; an earlier acceptance does not count."""
-        name = entry.target.name
-        accepted_at = self._standing.accepted_at
-        return entry.change.after.id == self.accepted.get(name) and entry.seq < accepted_at[name]
-
     def settled_by(self, rollback: str) -> list[Target]:
         """Return the targets that a rollback settled and no redo has brought back since."""
         items = self.actions[rollback].items

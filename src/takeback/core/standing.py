@@ -98,6 +98,10 @@ class WhatStands:
         """Settings files, each with the version that a human accepted last."""
         return self._standing.accepted
 
+    def is_accepted(self, name: str, version: str, written: int) -> bool:
+        """Return whether a human accepted a settings file in this version after the record that wrote it."""
+        return version == self.accepted.get(name) and written < self._standing.accepted_at[name]
+
     @property
     def moves(self) -> Moves:
         return self._standing.moves

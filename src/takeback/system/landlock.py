@@ -50,8 +50,8 @@ def version() -> int:
 def restrict(writable: tuple[str, ...], *, tcp: bool = True) -> None:
     """Let this process write only below these paths, and without `tcp` neither listen nor connect by TCP.
 
-    It can signal only processes that it started. A path that does not exist allows nothing. Raise OSError if the kernel
-    refuses.
+    It can signal only processes that it started. A path that does not exist allows nothing. Raise OSError if the
+    kernel refuses.
     """
     found = version()
     access = _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE | _REFER | _TRUNCATE

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import struct
+import time
 from ctypes import c_char_p, c_int, c_long, c_uint, c_uint64, c_ulong, c_void_p
 
 _NEWNS, _NEWUSER, _NEWNET = 0x20000, 0x10000000, 0x40000000
@@ -19,6 +20,7 @@ _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 _MOUNT_SETATTR_NUMBER = 442  # on every architecture
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _RDONLY, _NODEV = 1, 4
+_BUSY_WAIT_S, _BUSY_POLL_S = 10.0, 0.01
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _CAPABILITY_VERSION = 0x20080522
 _TELLING = 5
@@ -292,8 +294,13 @@ _loaded: ctypes.CDLL | None = None
 
 def _mount(source: str, place: str, kind: str, flags: int, data: str) -> None:
     given = [os.fsencode(text) or None for text in (source, place, kind)]
-    if _libc().mount(*given, flags, os.fsencode(data) or None):
-        raise _error(place)
+    until = time.monotonic() + _BUSY_WAIT_S
+    while _libc().mount(*given, flags, os.fsencode(data) or None):
+        error = _error(place)
+        # The kernel takes the mounts of a process that has just ended down a moment later.
+        if error.errno != errno.EBUSY or time.monotonic() > until:
+            raise error
+        time.sleep(_BUSY_POLL_S)
 
 
 def _set_attributes(place: str, *, set_: int = 0, clear: int = 0, recursive: bool = False) -> None:

@@ -15,6 +15,7 @@ from takeback.core.selection import refuse_compacted
 from takeback.engine.describe.accounts import account
 from takeback.engine.rollback.paths import path_filter
 from takeback.engine.rollback.restore import refuse_pruned
+from takeback.errors import ContentGone
 from takeback.workspace.parts import WorkspaceParts
 
 if TYPE_CHECKING:

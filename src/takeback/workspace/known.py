@@ -6,15 +6,15 @@ Most commands only read. For these the parts that look, capture and put back are
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from takeback.core.history import History
 from takeback.engine.ledger import Ledger
-from takeback.errors import StoreMoved, TakebackError
+from takeback.errors import StoreMoved, TakebackError, UsageError
 from takeback.ports.journal import Journal
 from takeback.ports.progress import Progress
 from takeback.settings import environment, toml
@@ -187,3 +187,29 @@ class KnownWorkspace:
         with suppress(TakebackError):
             lost_history.note_head(self.state, self.root, self.journal)
         self.journal.close()
+
+    # A history that is gone
+
+    def refuse_older(self) -> None:
+        """Raise if the history was truncated: undo would take an older action for the last one."""
+        if (gone := self.lost) and gone.noted:
+            self.notices.clear()  # the error says the same
+            raise gone.error
+
+    def refuse_lost(self) -> None:
+        """Raise if this directory had another history, or nothing was ever recorded in this one."""
+        if gone := self.lost:
+            self.notices.clear()  # the error says the same
+            raise gone.error
+        if not self.history.seq:
+            raise lost_history.nothing_recorded(self.state)
+
+    @contextmanager
+    def missing_told(self) -> Iterator[None]:
+        """Report a lost history instead of an unknown id: the id may be in that history."""
+        try:
+            yield
+        except UsageError as error:
+            if gone := self.lost:
+                raise gone.error from error
+            raise

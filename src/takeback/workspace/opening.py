@@ -17,6 +17,7 @@ from takeback._version import __version__
 from takeback.core import ids
 from takeback.core.codec import text_of
 from takeback.core.events import ConfigAccepted, Event, WorkspaceBegan
+from takeback.core.trust import untrusted_since
 from takeback.errors import CorruptionError, RefusedError, UsageError
 from takeback.ports.journal import Journal
 from takeback.ports.progress import Progress, silent
@@ -255,7 +256,7 @@ class Basis(msgspec.Struct, frozen=True):
 def basis_of(workspace: Workspace) -> Basis:
     """Return what an open workspace depends on, by its history as last read."""
     history = workspace.known_history
-    untrusted = history.untrusted_since(CONFIG, beside=True)
+    untrusted = untrusted_since(history, CONFIG, beside=True)
     return Basis(places_of(workspace), history.accepted.get(toml.FILE), untrusted.seq if untrusted else 0)
 
 

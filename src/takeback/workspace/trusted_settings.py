@@ -17,6 +17,7 @@ from takeback.core.change import Target
 from takeback.core.codec import digest
 from takeback.core.events import ConfigAccepted, Mark
 from takeback.core.history import History
+from takeback.core.trust import untrusted_since
 from takeback.engine.ledger import Ledger
 from takeback.errors import ConflictError
 from takeback.ports.content import Contents
@@ -189,7 +190,7 @@ class TrustedSettings:
     def accept(self, target: Target) -> None:
         """Accept what an action wrote to this target, after a human has seen it."""
         history = self._ledger.refresh()
-        if history.untrusted_since(target, beside=True):
+        if untrusted_since(history, target, beside=True):
             latest = history.latest(target)
             self._ledger.append([ConfigAccepted(latest.id, environment.actor(), target.name)])
 
@@ -240,7 +241,7 @@ def _trusted(root: Path, history: History, contents: Kept) -> tuple[bytes | None
         return (_recorded(root, history, marks[0], contents) if marks else toml.read_text(root)), ""
     recorded = history.marks.get(CONFIG.resource)
     for target in targets(root):
-        if recorded and (entry := history.untrusted_since(target, beside=True)):
+        if recorded and (entry := untrusted_since(history, target, beside=True)):
             from takeback.resources.files.entry import entry_of
 
             return _text(root, history, recorded, entry_of(entry.change.before), contents), entry.action
@@ -270,7 +271,7 @@ def _text(root: Path, history: History, mark: Mark, entry: FileEntry | None, con
         led = _led(root, link)
         if led is None:
             return toml.read_text(root, link)
-        written = history.untrusted_since(led, beside=True)
+        written = untrusted_since(history, led, beside=True)
         entry = entry_of(written.change.before) if written else _entry(mark, led, contents)
     return file_text(contents()[0], version_of(entry)) if entry and entry.kind == FILE else None
 

@@ -31,7 +31,7 @@ from takeback.ports.progress import Progress, silent
 from takeback.settings import environment, toml
 from takeback.storage.state.lock import WorkspaceLock
 from takeback.workspace.known import KnownWorkspace
-from takeback.workspace.lost_history import Lost, nothing_recorded
+from takeback.workspace.lost_history import Lost
 from takeback.workspace.trusted_settings import TrustedSettings
 
 if TYPE_CHECKING:
@@ -572,9 +572,9 @@ class Workspace:
     ) -> RollbackReport:
         """Do what `undo` does; the report says whether it is complete, or stopped at a conflict."""
         if not (wanted or to or agent):
-            self._refuse_older()
+            self.known.refuse_older()
         self.parts.finish_compaction()
-        with self._missing_told():
+        with self.known.missing_told():
             self._refuse_own(wanted)
             report = self.parts.rollbacks.undo(
                 wanted,
@@ -585,7 +585,7 @@ class Workspace:
                 on_conflict=choice_of(on_conflict),
                 dependents=dependents_of(dependents),
             )
-        return self._not_lost(report)
+        return self._unless_lost(report)
 
     def _refuse_own(self, wanted: Sequence[str]) -> None:
         """Raise RefusedError if an agent would remove its own protection, or other files that Takeback wrote."""
@@ -595,15 +595,23 @@ class Workspace:
             name = self.history.actions[own[0]].name
             self._refuse_agent(f"only a human can take back {name} ({own[0]})")
 
+    def _unless_lost(self, report: RollbackReport) -> RollbackReport:
+        """Return this report. Raise if there is nothing to do only because the history is gone."""
+        if report.verdict is Verdict.NOTHING:
+            self.known.refuse_lost()
+        return report
+
     def redo(self, *, preview: bool = False, on_conflict: str = "stop") -> RollbackReport:
         """Take the most recent rollback back."""
         return self.try_redo(preview=preview, on_conflict=on_conflict).require_complete()
 
     def try_redo(self, *, preview: bool = False, on_conflict: str = "stop") -> RollbackReport:
         """Do what `redo` does; the report says whether it is complete, or stopped at a conflict."""
-        self._refuse_older()
+        self.known.refuse_older()
         self.parts.finish_compaction()
-        return self._not_lost(self.parts.rollbacks.redo(preview=preview, on_conflict=choice_of(on_conflict)))
+        return self._unless_lost(
+            self.parts.rollbacks.redo(preview=preview, on_conflict=choice_of(on_conflict))
+        )
 
     def restore(
         self, moment: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
@@ -615,39 +623,10 @@ class Workspace:
         self, moment: str | Checkpoint, *, paths: Iterable[str] = (), preview: bool = False
     ) -> RollbackReport:
         """Do what `restore` does; the report says whether it is complete, or stopped at a conflict."""
-        with self._missing_told():
+        with self.known.missing_told():
             chosen = path_filter(self.root, self.history, paths)
             report = self.parts.rollbacks.restore(_id(moment), wanted=chosen, preview=preview)
-        return self._not_lost(report)
-
-    def _refuse_older(self) -> None:
-        """Raise if the history was truncated: undo would take an older action for the last one."""
-        if (gone := self.lost) and gone.noted:
-            self.notices.clear()  # the error says the same
-            raise gone.error
-
-    def _not_lost(self, report: RollbackReport) -> RollbackReport:
-        """Return this report. Raise if there is nothing to do only because the history is gone."""
-        if report.verdict is Verdict.NOTHING:
-            self._refuse_lost()
-        return report
-
-    def _refuse_lost(self) -> None:
-        if gone := self.lost:
-            self.notices.clear()  # the error says the same
-            raise gone.error
-        if not self.history.seq:
-            raise nothing_recorded(self.state)
-
-    @contextmanager
-    def _missing_told(self) -> Iterator[None]:
-        """Report a lost history instead of an unknown id: the id may be in that history."""
-        try:
-            yield
-        except UsageError as error:
-            if gone := self.lost:
-                raise gone.error from error
-            raise
+        return self._unless_lost(report)
 
     # Keeping house
 

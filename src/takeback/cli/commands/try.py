@@ -39,7 +39,7 @@ def command(
     \b
     Exit codes:
       the command's own code, or 128 + n if signal n ended it
-      3    a rule did not allow the command, or accepting met a conflict; nothing was changed
+      3    a rule did not allow the command, or accepting met a conflict
       6    the command succeeded, but its changes could not be recorded
       125  Takeback failed before it could start the command
     """

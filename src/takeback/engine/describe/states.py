@@ -125,7 +125,7 @@ def _subject(history: History, action: RecordedAction, began: ActionBegan) -> st
 
 
 def kind_of_run(run: RecordedRun) -> str:
-    """Return the word for a run: a session of a coding agent, a thread of a framework, a shadow, or a program's run."""
+    """Return the word for a run: an agent's session, a framework's thread, a shadow, or a program's run."""
     if not run.began.detached:
         return "run"
     return "shadow" if run.began.shadow else "thread" if run.began.thread else "session"
