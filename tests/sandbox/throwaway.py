@@ -1,8 +1,8 @@
 """A machine to throw away: `python -m tests.sandbox.throwaway FOLDER -- COMMAND…`
 
 The command sees folders of its own as /srv, /tmp, /var/tmp and /dev/shm; everything else is read-only, and there is
-no network. So a command that destroys what it can reach destroys only the world of one test. The sandbox under test is
-inside. It has temporary folders, which are writable, and other folders, which are not.
+no network. So a command that destroys what it can reach destroys only the world of one test. The sandbox under test
+is inside. It has temporary folders, which are writable, and other folders, which are not.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Machine:
         (self.root / "a.txt").write_text("one\n")
         (self.other / "f").write_text("theirs")
         (self.home / ".bashrc").write_text("# theirs\n")
-        for path in _seen_by_python():
-            if path.startswith("/tmp/"):
-                (folder / "tmp" / path.removeprefix("/tmp/")).mkdir(parents=True, exist_ok=True)
+        for needed in _seen_by_python():
+            if needed.startswith("/tmp/"):
+                (folder / "tmp" / needed.removeprefix("/tmp/")).mkdir(parents=True, exist_ok=True)
 
     def line(self, words: Sequence[str]) -> list[str]:
         return [sys.executable, "-m", "tests.sandbox.throwaway", str(self.folder), "--", *words]

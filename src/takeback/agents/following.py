@@ -130,16 +130,19 @@ class Following:
         if event.reads and self._workspace.settings.rules == Rules():
             return HookDecision()
         held = containment_of(self._workspace) if event.command and self._speech.rewrites else None
-        begun = self._turn(session, event).begin(
-            event.tool,
-            event.args,
-            call_id=self._call_id(session, event),
-            effect=_effect(event),
-            ref=ALONE if event.alone else "",
-            volatile=VOLATILE if event.command else (),
-            asking=self._speech.can_ask(event),
-            paths=event.paths,
-            containment=held,
+        begun = (
+            self._turn(session, event)
+            .held_by(held)
+            .begin(
+                event.tool,
+                event.args,
+                call_id=self._call_id(session, event),
+                effect=_effect(event),
+                ref=ALONE if event.alone else "",
+                volatile=VOLATILE if event.command else (),
+                asking=self._speech.can_ask(event),
+                paths=event.paths,
+            )
         )
         decision = self._decided(begun)
         if held and isinstance(begun, Action) and begun.is_fenced:

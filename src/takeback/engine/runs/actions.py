@@ -310,7 +310,6 @@ class BeginOptions(CallOptions, total=False):
     """The options of `begin`."""
 
     asking: bool
-    containment: Containment | None
 
 
 class Denied(msgspec.Struct, frozen=True):
@@ -405,6 +404,8 @@ class Actions(ABC):
 
     _is_host = False
     """True if the program that uses it may pass on the answers of humans."""
+    _containment: Containment | None = None
+    """How the caller can hold the commands of its calls."""
 
     def __init__(self, parts: RunParts) -> None:
         self._parts = parts
@@ -431,7 +432,6 @@ class Actions(ABC):
         volatile: Sequence[str] = (),
         asking: bool = False,
         paths: Sequence[str] = (),
-        containment: Containment | None = None,
     ) -> Action | Denied | Ask:
         """Record that a tool is about to run. Unless it is denied or needs approval, that is durable now.
 
@@ -442,7 +442,7 @@ class Actions(ABC):
         belong to the intent. Without `effect` the effect is unknown. With `asking` the caller asks the human itself,
         so an action that needs approval is begun.
         `paths` are files that it is going to write, if its arguments do not name them: those outside the workspace
-        are captured too. With `containment` the caller runs its command in the sandbox if `is_fenced` says so.
+        are captured too.
         """
         wanted = self._wanted(
             name,
@@ -459,7 +459,6 @@ class Actions(ABC):
             volatile=volatile,
             paths=paths,
         )
-        wanted = msgspec.structs.replace(wanted, containment=containment) if containment else wanted
         return self._try(wanted, asking=asking)
 
     async def abegin(
@@ -524,6 +523,7 @@ class Actions(ABC):
             paths=tuple(paths),
             payload={"args": [], "kwargs": intended},
             again=again,
+            containment=self._containment,
         )
 
     def _plain(self, value: Any, place: str) -> Any:
