@@ -117,6 +117,14 @@ class TestEnding:
         assert process.wait(60) == 3
         assert (world.root / "heard").exists()
 
+    def test_it_is_killed_together_with_its_starter(self, world: World) -> None:
+        process = subprocess.Popen(world.line("sh", "-c", "echo $$ > pid; exec sleep 100"), cwd=world.root)
+        wait_for(lambda: (world.root / "pid").exists() and (world.root / "pid").read_text())
+        process.kill()
+        process.wait(60)
+        pid = (world.root / "pid").read_text().strip()
+        wait_for(lambda: not os.path.exists(f"/proc/{pid}"))
+
     def test_what_goes_on_in_the_background_stays_inside(self, world: World) -> None:
         line = "(while [ ! -e go ]; do sleep 0.05; done; echo l > late; echo mine > ../out/f; echo > end) >&- 2>&- &"
         assert world.run("setsid", "sh", "-c", line).returncode == 0

@@ -14,7 +14,7 @@ from ctypes import c_int, c_long, c_uint64
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # on every architecture
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
-_NO_NEW_PRIVS = 38
+_NO_NEW_PRIVS, _PARENT_DEATH_SIGNAL = 38, 1
 
 _WRITE_FILE, _REMOVE_DIR, _REMOVE_FILE = 1 << 1, 1 << 4, 1 << 5
 _MAKE_DEVICES = 1 << 6 | 1 << 11
@@ -75,6 +75,12 @@ def keep_privileges() -> None:
     """Gain no privileges from programs that would grant them, such as sudo: the kernel requires this first."""
     if _libc().prctl(_NO_NEW_PRIVS, 1, 0, 0, 0):
         raise _error("no new privileges")
+
+
+def end_with_parent() -> None:
+    """Be killed when the process that started this one ends."""
+    if _libc().prctl(_PARENT_DEATH_SIGNAL, 9, 0, 0, 0):
+        raise _error("ending with its parent")
 
 
 def _allow(rules: int, path: str, access: int) -> None:

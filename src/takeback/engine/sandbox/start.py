@@ -72,6 +72,7 @@ def _become_command(fence: Fence, words: list[str], telling: int, giving: socket
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         enter(fence)
+        landlock.end_with_parent()  # a client that kills us for taking too long means the command
         server = _proxied() if fence.hosts else None
         listener = _watched()
         watched = [listener] if listener >= 0 else []
