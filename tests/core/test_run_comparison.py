@@ -52,9 +52,7 @@ def test_other_arguments_pair_in_order_and_leave_what_is_the_same_alone() -> Non
     first = run(deed("a", 1), deed("a", 2), deed("a", 3))
     second = run(deed("a", 1), deed("a", 4), deed("a", 5))
     pairs = compare(first, second).pairs
-    assert [(pair.first, pair.second) for pair in pairs] == list(
-        zip(first.deeds, second.deeds, strict=True)
-    )
+    assert [(pair.first, pair.second) for pair in pairs] == list(zip(first.deeds, second.deeds, strict=True))
 
 
 def test_arguments_that_are_only_shown_in_part_compare_in_full() -> None:
