@@ -28,7 +28,6 @@ SMALL_BY_NATURE = {
 CRUMBS = {
     "agents.agent_process": "looks at processes; the hook that asks it looks at events",
     "agents.elsewhere": "the workspaces in which one session works; the hook that asks it records in one",
-    "agents.doctor.machine": "the machine's part of the doctor, beside trust and trial",
     "agents.doctor.scratch": "a folder that goes away with its process; the trial is what happens in it",
     "agents.hook_removal": "the use case of `uninstall`, which is not the command line's",
     "agents.settings.failing_open": "pure: the line of shell that stands in users' settings",
@@ -42,6 +41,7 @@ CRUMBS = {
     "daemon.knock": "its path stands in users' settings, and it may load next to nothing",
     "engine.outbox.check": "verifies the outbox against the journal; nothing else of the outbox looks back",
     "engine.outbox.metrics": "the only module that knows OpenTelemetry",
+    "engine.sandbox.boot": "the program itself: it runs before anything else of Takeback can be imported",
     "engine.tracking.own_processes": "an implementation of a port, put in by the composition root",
     "frameworks.crewai.flows": "loaded only by whoever has flows; crews do without",
     "resources.files.look.proof": "the deep look, which no ordinary look uses",

@@ -104,6 +104,8 @@ class HookDecision(msgspec.Struct, frozen=True, kw_only=True):
     """News for the agent, such as what was taken back."""
     warning: str = ""
     """A message for the human that the model does not see."""
+    command: str = ""
+    """What the shell has to run in place of the command, so that it is in the sandbox; empty if nothing changes."""
 
 
 class HookAnswer(msgspec.Struct, frozen=True):
@@ -130,6 +132,9 @@ class Dialect(msgspec.Struct, frozen=True):
     """The events, by name, in whose answer the agent reads `context`."""
     can_ask: Callable[[Event], bool]
     """Returns True if the client asks its human about this call when the answer says so."""
+
+    rewrites: bool = False
+    """True if an answer can change the command that is about to run."""
 
     def can_tell(self, event: Event) -> bool:
         """Return True if the agent reads `context` in the answer to this event."""

@@ -27,6 +27,7 @@ from takeback.system import processes
 from takeback.workspace import workspace
 from takeback.workspace.describe import NOT_ALLOWED
 from takeback.workspace.results import ASKED, Action, Ask, Denied, Session
+from takeback.workspace.sandboxing import containment_of, fenced
 
 ALONE = "alone"
 CHILD = "child of "
@@ -128,16 +129,29 @@ class Following:
             return HookDecision()
         if event.reads and self._workspace.settings.rules == Rules():
             return HookDecision()
-        begun = self._turn(session, event).begin(
-            event.tool,
-            event.args,
-            call_id=self._call_id(session, event),
-            effect=_effect(event),
-            ref=ALONE if event.alone else "",
-            volatile=VOLATILE if event.command else (),
-            asking=self._speech.can_ask(event),
-            paths=event.paths,
+        held = containment_of(self._workspace) if event.command and self._speech.rewrites else None
+        begun = (
+            self._turn(session, event)
+            .held_by(held)
+            .begin(
+                event.tool,
+                event.args,
+                call_id=self._call_id(session, event),
+                effect=_effect(event),
+                ref=ALONE if event.alone else "",
+                volatile=VOLATILE if event.command else (),
+                asking=self._speech.can_ask(event),
+                paths=event.paths,
+            )
         )
+        decision = self._decided(begun)
+        if held and isinstance(begun, Action) and begun.is_fenced:
+            command = fenced(self._workspace, held, begun.id, event.command)
+            decision = msgspec.structs.replace(decision, command=command)
+        return decision
+
+    def _decided(self, begun: Action | Denied | Ask) -> HookDecision:
+        """Return the answer to a call that was begun, refused or held."""
         if isinstance(begun, Denied):
             return HookDecision(do=Permission.DENY, reason=str(begun), warning=_always(begun.how))
         if isinstance(begun, Ask):

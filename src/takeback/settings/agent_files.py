@@ -26,6 +26,17 @@ BESIDE = {
 IN_PROJECT = frozenset({".claude", ".codex", ".cursor", ".gemini", ".opencode"})
 """The folders at the top of a project with the settings of these agents."""
 
+PROJECT_FILES = (
+    ".claude/settings.json",
+    ".claude/settings.local.json",
+    ".codex/config.toml",
+    ".codex/hooks.json",
+    ".cursor/hooks.json",
+    ".gemini/settings.json",
+    ".opencode/plugins/takeback.js",
+)
+"""The files in these folders that have hooks, or can switch them off."""
+
 
 def place(agent: str, home: Path) -> Path:
     """Return the file with an agent's hooks for all projects."""

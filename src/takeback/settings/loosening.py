@@ -60,6 +60,14 @@ def _is_allowed(value: Any, usual: Any) -> bool:
     return bool(value == "allow" != usual)
 
 
+def _is_full(value: Any, _usual: Any) -> bool:
+    return bool(value == "full")
+
+
+def _is_off(value: Any, _usual: Any) -> bool:
+    return bool(value == "off")
+
+
 def _is_another(value: Any, usual: Any) -> bool:
     return bool(value != usual)
 
@@ -80,6 +88,10 @@ _TESTS: dict[str, tuple[Test, str]] = {
     "notify.to": (_is_another, "tells"),
     "rules.effects": (_is_allowed, "allows"),
     "rules.commands.allow": (_is_another, "allows"),
+    "sandbox.commands": (_is_off, "loosens"),
+    "sandbox.hosts": (_is_another, "connects"),
+    "sandbox.network": (_is_full, "connects"),
+    "sandbox.write": (_is_another, "allows writing"),
 }
 """Settings with a test or a verb of their own; by default any value but the default has to be accepted."""
 
@@ -102,6 +114,7 @@ _FREE = (
     "rules.tools.allow",
     "rules.tools.ask",
     "rules.tools.deny",
+    "sandbox.outside",
     "tools",
 )
 """Settings that take effect at once. Any setting that is not listed here has to be accepted."""

@@ -112,6 +112,21 @@ class LocksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     """What happens to a command or call that is known to write to a locked name."""
 
 
+class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """What the operating system lets a command write and reach, where it runs in the sandbox."""
+
+    commands: Literal["", "off", "unknown", "all"] = ""
+    """Which commands of agents run in it. Empty: none, and on autopilot those whose effect is unknown."""
+    write: tuple[str, ...] = ()
+    """Where a command may write besides the workspace, the temporary folders and the usual caches."""
+    network: Literal["", "full", "loopback", "none"] = ""
+    """What a command reaches. Empty: everything, and on autopilot the loopback only."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that a command reaches through a proxy where the network is limited: `name` or `name:port`."""
+    outside: Literal["deny", "capture", "ask"] = "deny"
+    """What happens to writes elsewhere. Only `deny` is available."""
+
+
 class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     """How long views are kept. Zero means no limit."""
 
@@ -129,6 +144,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     audit: AuditConfig = AuditConfig()
     outside: OutsideConfig = OutsideConfig()
     rules: Rules = Rules()
+    sandbox: SandboxConfig = SandboxConfig()
     agents: AgentsConfig = AgentsConfig()
     stage: StageConfig = StageConfig()
     notify: NotifyConfig = NotifyConfig()
@@ -170,6 +186,12 @@ def parse_config(text: str | bytes, path: Path) -> Config:
             f"{path} is not valid: {error}; nothing was done", hint="docs/CONFIG.md lists every setting"
         ) from error
     _refuse_short_journal(found.store, path)
+    if found.sandbox.outside != "deny":
+        raise UsageError(
+            f'{path}: [sandbox] outside = "{found.sandbox.outside}" is not available: the sandbox only denies writes '
+            "elsewhere; nothing was done",
+            hint='remove it or set it to "deny"; [sandbox] write allows single places',
+        )
     if found.notify.to:
         _refuse_notifiers(found.notify, path)
     return found

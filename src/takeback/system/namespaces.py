@@ -11,22 +11,16 @@ import ctypes
 import errno
 import fcntl
 import os
-import socket
 import struct
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from ctypes import c_char_p, c_int, c_long, c_uint, c_uint64, c_ulong, c_void_p
-
-import msgspec
-
-from takeback.system import mounts
 
 _NEWNS, _NEWUSER, _NEWNET = 0x20000, 0x10000000, 0x40000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 _MOUNT_SETATTR_NUMBER = 442  # on every architecture
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
-_RDONLY = 1
+_RDONLY, _NODEV = 1, 4
 _BUSY_WAIT_S, _BUSY_POLL_S = 10.0, 0.01
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _CAPABILITY_VERSION = 0x20080522
@@ -37,26 +31,42 @@ NETWORKS = ("full", "loopback", "none")
 """What a network namespace lets a process reach. The loopback in there is private: no server outside answers."""
 
 
-class Layer(msgspec.Struct, frozen=True):
+class Layer:
     """A folder that is shown with changes of its own on top; `place` itself stays as it is."""
 
-    place: str
-    upper: str
-    work: str
+    def __init__(self, place: str, upper: str, work: str) -> None:
+        self.place = place
+        self.upper = upper
+        self.work = work
 
 
-class Isolation(msgspec.Struct, frozen=True):
+class Isolation:
     """What a process sees once it is inside."""
 
-    layers: tuple[Layer, ...] = ()
-    """Folders with private changes, in any order."""
-    bound: tuple[tuple[str, str], ...] = ()
-    """Folders that are shown in the place of others, writable: what, and where."""
-    network: str = "full"
-    read_only: bool = True
-    """True if everything else cannot be written."""
-    as_root: bool = False
-    """True to do without a user namespace, which only root may."""
+    def __init__(
+        self,
+        *,
+        layers: tuple[Layer, ...] = (),
+        bound: tuple[tuple[str, str], ...] = (),
+        protected: tuple[str, ...] = (),
+        hidden: tuple[str, ...] = (),
+        network: str = "full",
+        read_only: bool = True,
+        as_root: bool = False,
+    ) -> None:
+        self.layers = layers
+        """Folders with private changes, in any order."""
+        self.bound = bound
+        """Folders that are shown in the place of others, writable: what, and where."""
+        self.protected = protected
+        """Files and folders that cannot be written although a place above them can."""
+        self.hidden = hidden
+        """Sockets that nothing inside can reach."""
+        self.network = network
+        self.read_only = read_only
+        """True if everything else cannot be written."""
+        self.as_root = as_root
+        """True to do without a user namespace, which only root may."""
 
 
 class _Attributes(ctypes.Structure):
@@ -80,8 +90,13 @@ def enter(wanted: Isolation) -> None:
         _keep_names(uid, gid)
     # Nothing that is mounted here may appear outside.
     _mount("", "/", "", _MS_REC | _MS_PRIVATE, "")
-    with _opened(wanted) as fds:
+    fds: dict[str, int] = {}
+    try:
+        _open(wanted, fds)
         _mount_all(wanted, fds)
+    finally:
+        for fd in fds.values():
+            os.close(fd)
     if wanted.network == "loopback":
         _raise_loopback()
     if not wanted.as_root and uid:
@@ -89,26 +104,23 @@ def enter(wanted: Isolation) -> None:
     os.chdir(here)  # the folder that this process was in is below what is mounted there now
 
 
-@contextmanager
-def _opened(wanted: Isolation) -> Iterator[dict[str, int]]:
+def _open(wanted: Isolation, fds: dict[str, int]) -> None:
     """Open every folder before anything is mounted, because a mount may hide it; and after the mounts are our own."""
     layers = [path for layer in wanted.layers for path in (layer.place, layer.upper, layer.work)]
-    fds: dict[str, int] = {}
-    try:
-        for path in (*layers, *(what for what, _ in wanted.bound)):
-            if path not in fds:
-                fds[path] = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        for path in _mounted_below(wanted):
-            with suppress(OSError):  # another mount hides it, here as outside
-                fds[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        yield fds
-    finally:
-        for fd in fds.values():
-            os.close(fd)
+    for path in (*layers, *(what for what, _ in wanted.bound)):
+        if path not in fds:
+            fds[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    for path in _mounted_below(wanted):
+        with suppress(OSError):  # another mount hides it, here as outside
+            fds[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
 
 
 def _mounted_below(wanted: Isolation) -> list[str]:
     """Return the places below our layers at which something is mounted: an overlay shows only what is under that."""
+    if not wanted.layers:
+        return []
+    from takeback.system import mounts  # starting a command in the sandbox does not need it
+
     own = {layer.place for layer in wanted.layers} | {where for _, where in wanted.bound}
     found = {
         os.fsdecode(mount.place)
@@ -157,13 +169,24 @@ def _mount_all(wanted: Isolation, fds: dict[str, int]) -> None:
     if wanted.read_only:
         _set_attributes("/", set_=_RDONLY, recursive=True)
         for place in ("/proc", *own):
-            _set_attributes(place, clear=_RDONLY)
-        if os.path.isdir("/dev/shm"):
+            _set_attributes(place, set_=0 if place.startswith("/proc") else _NODEV, clear=_RDONLY)
+        if os.path.isdir("/dev/shm") and "/dev/shm" not in own:
             _mount("tmpfs", "/dev/shm", "tmpfs", 0, "mode=1777")
+    for place in wanted.protected:
+        _mount(place, place, "", _MS_BIND | _MS_REC, "")
+        _set_attributes(place, set_=_RDONLY, recursive=True)
+    for place in wanted.hidden:
+        try:
+            _mount(os.devnull, place, "", _MS_BIND, "")
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EACCES):  # it is gone, or not reachable anyway
+                raise
 
 
 def _explained(error: OSError, place: str) -> OSError:
     """Return a refusal with its usual reason: only root may look under what is mounted."""
+    from takeback.system import mounts  # starting a command in the sandbox does not need it
+
     found = [
         path for mount in mounts.below(os.fsencode(place)) if (path := os.fsdecode(mount.place)) != place
     ]
@@ -184,6 +207,8 @@ def _keep_names(uid: int, gid: int) -> None:
 
 
 def _raise_loopback() -> None:
+    import socket  # only some processes have a network of their own
+
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         name = b"lo".ljust(16, b"\0")
         found = fcntl.ioctl(asked, _SIOCGIFFLAGS, name + bytes(16))
@@ -193,8 +218,29 @@ def _raise_loopback() -> None:
 
 def give_up_capabilities() -> None:
     """Give up what a user namespace, or being root, grants: files that are closed to their owner stay closed."""
+    _set_capabilities(bytes(24))
+
+
+_OF_THE_MACHINE = (9, 12, 16, 17, 19, 20, 21, 22, 25, 26, 27, 30, 32, 33, 34, 35, 38, 39, 40)
+"""What root may do to the whole machine: administer it and its network, load modules, trace, make devices, reboot,
+set the clock, and the like. Root keeps its rights to files, which mounts and Landlock limit, and to its processes."""
+_DROP_FROM_BOUNDS = 24
+
+
+def give_up_the_machine() -> None:
+    """Give up, as root, what concerns the whole machine rather than files."""
+    for number in _OF_THE_MACHINE:
+        _libc().prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)  # an older kernel does not know every one
+    with open("/proc/self/status", "rb") as status:
+        had = next(int(line.split()[1], 16) for line in status if line.startswith(b"CapPrm:"))
+    kept = had & ~sum(1 << number for number in _OF_THE_MACHINE)
+    low, high = kept & 0xFFFFFFFF, kept >> 32
+    _set_capabilities(struct.pack("6I", low, low, 0, high, high, 0))
+
+
+def _set_capabilities(sets: bytes) -> None:
     head = _CapabilityHead(_CAPABILITY_VERSION, 0)
-    if _libc().capset(ctypes.byref(head), ctypes.create_string_buffer(24)):
+    if _libc().capset(ctypes.byref(head), ctypes.create_string_buffer(sets, len(sets))):
         raise _error("giving up capabilities")
 
 
@@ -222,6 +268,8 @@ def members(namespace: str) -> list[int]:
 
 
 def _is_bound(pid: int, bound: tuple[str, str]) -> bool:
+    from takeback.system import mounts  # starting a command in the sandbox does not need it
+
     what, where = (os.fsencode(path) for path in bound)
     try:
         found = mounts.every(pid)
@@ -246,6 +294,33 @@ def join(pid: int) -> None:
     if "user" in kinds and os.geteuid():
         give_up_capabilities()
     os.chdir(here)
+
+
+def why_refused() -> str:
+    """Return why a process may not have namespaces here; empty if it may. Overlays are another question."""
+    global _refused
+    if _refused is None:
+        _refused = _tried()
+    return _refused
+
+
+_refused: str | None = None
+
+
+def _tried() -> str:
+    if not hasattr(_libc(), "unshare"):
+        return "this platform has no namespaces"
+    child = os.fork()
+    if not child:
+        flags = _NEWNS | _NEWNET | (0 if os.geteuid() == 0 else _NEWUSER)
+        code = errno.EPERM
+        try:
+            code = ctypes.get_errno() if _libc().unshare(c_int(flags)) else 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return f"the kernel refuses a namespace: {os.strerror(code)}" if code else ""
 
 
 def _libc() -> ctypes.CDLL:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
-from types import FrameType
+
+TYPE_CHECKING = False  # loading `typing` takes longer than the rest of a small program
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 

@@ -13,6 +13,7 @@ from takeback.core.lifecycle import Life
 from takeback.core.record import contents_named
 from takeback.engine import prune
 from takeback.engine.prune import Pruned
+from takeback.engine.sandbox.wrapping import Fences
 from takeback.engine.stage.folder import StageFolders
 from takeback.ports.content import Stats
 from takeback.resources.files.look import watch
@@ -181,6 +182,8 @@ class Upkeep:
             self._parts.progress,
             self._values(),
         )
+        if limits.keep_days:
+            Fences(self._parts.state).tidy(SystemClock().now_us() - limits.keep_days * prune.DAY_US)
         freed = self._sweep_bucket() if self._parts.kept.blobs else 0
         return msgspec.structs.replace(pruned, bucket_bytes_freed=freed)
 

@@ -271,6 +271,7 @@ class Workspace:
     @cached_property
     def commands(self) -> Commands:
         """The runner of commands as actions: `plan` one, `allow` it, and `run` it."""
+        from takeback.engine.sandbox.wrapping import Fences
         from takeback.engine.tracking.command import Commands  # not needed for reading
 
         parts = self.parts
@@ -285,6 +286,7 @@ class Workspace:
             inside=self.inside_action,
             ready=self._ready,
             undo=self.try_undo,
+            fences=Fences(self.state),
         )
 
     @cached_property

@@ -51,6 +51,8 @@ def decided(event: Event, decision: HookDecision, *, permission: Permission, tol
         said = {"decision": "block", "reason": reason}
     elif refused:  # too late to refuse anything, so at least the human is warned
         warning = "\n".join(filter(None, (warning, reason)))
+    if decision.command and event.kind is Kind.BEGIN and not (refused and permission is Permission.DENY):
+        own["updatedInput"] = event.args | {"command": decision.command}
     if decision.context and told:
         own["additionalContext"] = decision.context
     return hook_output(event, said, own, warning)

@@ -121,4 +121,5 @@ def answer(event: Event, decision: HookDecision) -> HookAnswer:
     return decided(event, decision, permission=permission, told=event.name in TELLING)
 
 
-DIALECT = Dialect(KINDS, read, answer, TELLING, can_ask)
+# Its permission rules are applied to the changed command, so the agent's own words stay in it as they are.
+DIALECT = Dialect(KINDS, read, answer, TELLING, can_ask, rewrites=True)

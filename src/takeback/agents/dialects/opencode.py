@@ -80,9 +80,11 @@ def answer(event: Event, decision: HookDecision) -> HookAnswer:
     said: Payload = {}
     if decision.context and event.name in TELLING:
         said["context"] = decision.context
+    if decision.command and event.kind is Kind.BEGIN:
+        said["command"] = decision.command
     if warning := decision.warning or (decision.reason if decision.do is not Permission.ALLOW else ""):
         said["warning"] = warning
     return encoded(said)
 
 
-DIALECT = Dialect(KINDS, read, answer, TELLING, can_ask)
+DIALECT = Dialect(KINDS, read, answer, TELLING, can_ask, rewrites=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from takeback.agents.doctor.finding import Diagnosis, ok, problem, warning
+from takeback.workspace import sandboxing
 from takeback.workspace.workspace import Workspace
 
 ROOM_BYTES_MIN, ROOM_BYTES_FEW = 64 << 20, 1 << 30
@@ -16,7 +17,7 @@ FULL_SHARE = 0.9
 
 def examine_machine(state: Path, workspace: Workspace | None) -> list[Diagnosis]:
     """Check the disk of the state folder, the quota, and how changes in this workspace are found."""
-    findings = list(_room(state))
+    findings = [*_room(state), _sandbox()]
     if workspace is not None:
         findings += [*_quota(workspace), *_eyes(workspace)]
     return findings
@@ -35,6 +36,25 @@ def _room(state: Path) -> Iterator[Diagnosis]:
         yield warning("disk", said, "`takeback gc` removes old states")
     else:
         yield ok("disk", said)
+
+
+def _sandbox() -> Diagnosis:
+    """Check what the kernel can enforce for a command in the sandbox."""
+    found = sandboxing.examine()
+    if found.why_not:
+        return warning(
+            "sandbox", f"not possible here: {found.why_not}", "a kernel of version 6.2 or later has it"
+        )
+    if found.no_namespaces:
+        return warning(
+            "sandbox",
+            f"writes elsewhere are denied, but modes and times there, the network and settings in the workspace are "
+            f"not held: {found.no_namespaces}",
+            "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1, or the profile of AppArmor",
+        )
+    missing = f"; signals to other processes are not held before Landlock {sandboxing.SIGNALS}"
+    said = f"a command can be held to the workspace and the network (Landlock {found.landlock}, namespaces)"
+    return ok("sandbox", said + (missing if found.landlock < sandboxing.SIGNALS else ""))
 
 
 def _quota(workspace: Workspace) -> Iterator[Diagnosis]:

@@ -66,7 +66,8 @@ export const Takeback = async ({ client, directory, worktree }) => {
       await ask({ event: "chat.message", sessionID: input.sessionID, messageID: output.message.id, text })
     },
     "tool.execute.before": async ({ tool, sessionID, callID }, { args }) => {
-      await ask({ event: "tool.execute.before", tool, sessionID, callID, args })
+      const { command } = await ask({ event: "tool.execute.before", tool, sessionID, callID, args })
+      if (command) args.command = command
     },
     "tool.execute.after": async ({ tool, sessionID, callID, args }, output) => {
       const { exit } = output?.metadata ?? {}

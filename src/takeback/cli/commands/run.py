@@ -19,6 +19,7 @@ from takeback.core.selection import made
 from takeback.errors import RollbackIncomplete, TakebackError
 from takeback.settings import environment
 from takeback.workspace.results import CommandPlan, CommandResult
+from takeback.workspace.sandboxing import fence_for
 from takeback.workspace.workspace import Workspace
 
 
@@ -47,6 +48,15 @@ from takeback.workspace.workspace import Workspace
 )
 @click.option("--allow-home", is_flag=True, help="Allow a home folder, or a folder above one")
 @click.option("--autopilot", is_flag=True, help="Refuse a command that is known to be irreversible")
+@click.option(
+    "--sandbox", is_flag=True, help="Let the operating system hold it: it can write only in this workspace"
+)
+@click.option(
+    "--network",
+    type=click.Choice(["full", "loopback", "none"]),
+    default=None,
+    help="With --sandbox: what the command can reach; its loopback is private",
+)
 @ALL
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_obj
@@ -59,6 +69,8 @@ def command(
     draft_on_failure: bool,
     every: float | None,
     autopilot: bool,
+    sandbox: bool,
+    network: str | None,
     also: tuple[str, ...],
     allow_home: bool,
     everything: bool,
@@ -86,7 +98,8 @@ def command(
         if not workspace.history.marks and not session.json:
             first_checkpoint(session, workspace, "before the first run")
         workspace.keep_within_quota()
-        plan = workspace.commands.plan(words, name=name or "", roots=roots, autopilot=autopilot)
+        fence = fence_for(workspace, autopilot=autopilot, network=network or "") if sandbox else None
+        plan = workspace.commands.plan(words, name=name or "", roots=roots, autopilot=autopilot, fence=fence)
         locked = workspace.commands.allow(plan, partial(ask, session, plan))
         warnings = [*warning_lines(plan), *([f"takeback: {locked}"] if locked else [])]
         for line in () if session.json else warnings:

@@ -77,6 +77,9 @@ def summary_lines(
             lines.append(f"  look first         takeback diff {whole}")
     elif child.code:
         lines.append(f"{called} {ending} after {seconds:.1f} s. It changed nothing.")
+    if result.denied:
+        denied = plural(len({denial.path for denial in result.denied}), "path")
+        lines.append(f"  denied             the sandbox kept it from {denied}")
     if any(history.actions[id].is_unknown for id in actions):
         lines.append("  unknown            whether it did anything elsewhere")
     lines += _on_the_outside(action.began)
@@ -126,6 +129,8 @@ def summary_data(history: History, action: RecordedAction, result: CommandResult
         "locked_by_others": [str(one) for one in result.trespasses],
         "parts": _parts(history, inside(history, [action.id])),
         "background": list(result.living),
+        "sandbox": result.fenced,
+        "denied": [{"verb": one.verb, "path": one.path, "program": one.program} for one in result.denied],
         "undo": result.report.data() if result.report else None,
     }
     return msgspec.json.encode(body).decode()

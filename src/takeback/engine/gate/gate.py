@@ -80,6 +80,8 @@ class Gate:
         allowed = found.do is Ruling.ALLOW and found.rule == ALLOWED
         if wanted.effect is e.Effect.IRREVERSIBLE and found.do is Ruling.ALLOW and not allowed:
             return Decision(Ruling.DENY, "autopilot", "it cannot be taken back", "run it without autopilot")
+        if uncontained := _uncontained(wanted):
+            return Decision(Ruling.DENY, "autopilot", uncontained, 'set [sandbox] commands = "off"')
         if found.do is Ruling.ASK:
             why = f"{found.why}, and on autopilot there is no human to ask"
             return Decision(Ruling.DENY, found.rule, why, found.how, found.hint)
@@ -168,6 +170,14 @@ class Gate:
         """Return whether a request can still be answered, or its answer used."""
         in_time = approval.asked.expires_us > self._clock.now_us()
         return in_time and approval.life in (Life.OPEN, Life.GRANTED)
+
+
+def _uncontained(wanted: Wanted) -> str:
+    """Return why a command whose effect is unknown does not run on autopilot: it should be in the sandbox."""
+    held = wanted.containment
+    if held is None or held.fence is not None or wanted.effect is not e.Effect.UNKNOWN:
+        return ""
+    return f"its effect is unknown, and it cannot run in the sandbox: {held.why_not}"
 
 
 def _asked_before(history: History, run: str) -> list[Approval]:

@@ -31,6 +31,7 @@ from takeback.engine.runs.in_flight import AlsoAsync, pause, uncancelled, wholly
 from takeback.engine.runs.parts import RunParts
 from takeback.engine.runs.recorded_calls import HANDLERS, CallEvidence, CallOutcome, outcome_of
 from takeback.engine.runs.recorder import Recorder
+from takeback.engine.sandbox.fence import FENCED, Containment
 from takeback.errors import RefusedError, RunBusy, UsageError
 from takeback.resources.calls.resource import Call
 
@@ -92,6 +93,8 @@ class Action(AlsoAsync["Action"]):
         """How the owner of the rules can avoid the request in future. For a human, never for a model."""
         self.warning = warning
         """What its human should know although it was begun: it writes what another has locked."""
+        self.is_fenced = FENCED in began.ref.split()
+        """True if its command has to run in the sandbox."""
         self.turn = began.step
         """The id of its turn or step."""
 
@@ -401,6 +404,8 @@ class Actions(ABC):
 
     _is_host = False
     """True if the program that uses it may pass on the answers of humans."""
+    _containment: Containment | None = None
+    """How the caller can hold the commands of its calls."""
 
     def __init__(self, parts: RunParts) -> None:
         self._parts = parts
@@ -518,6 +523,7 @@ class Actions(ABC):
             paths=tuple(paths),
             payload={"args": [], "kwargs": intended},
             again=again,
+            containment=self._containment,
         )
 
     def _plain(self, value: Any, place: str) -> Any:

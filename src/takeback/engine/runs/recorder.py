@@ -21,7 +21,7 @@ from takeback.core.lifecycle import Life
 from takeback.core.policy import Decision, relative
 from takeback.core.rules import Ruling
 from takeback.core.values import said
-from takeback.engine.gate.wanted import Wanted
+from takeback.engine.gate.wanted import Wanted, contained
 from takeback.engine.locks.guard import told
 from takeback.engine.runs.parts import RunParts
 from takeback.engine.runs.recorded_calls import (
@@ -111,7 +111,8 @@ class Recorder:
         """
         found = self._judging.foresee(wanted)
         looking = wanted.looking or bool(found.survey.places)
-        return msgspec.structs.replace(wanted, effect=found.effect, foreseen=found, looking=looking)
+        known = msgspec.structs.replace(wanted, effect=found.effect, foreseen=found, looking=looking)
+        return contained(known)
 
     def keep_off(self, wanted: Wanted) -> None:
         """Refuse a call that would write what others have locked, or only warn, depending on the settings."""

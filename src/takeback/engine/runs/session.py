@@ -16,6 +16,7 @@ from takeback.core.redact import redact
 from takeback.core.values import said
 from takeback.engine.runs.actions import Actions, ActionScope
 from takeback.engine.runs.parts import RunParts
+from takeback.engine.sandbox.fence import Containment
 from takeback.engine.tracking.recovery import settle_one
 from takeback.errors import HandedOver, UsageError
 from takeback.system import processes
@@ -82,6 +83,12 @@ class Session(Actions):
         with self._parts.tracker.lock.held():
             if ended := _ends_of_steps(ledger.refresh().runs[self.id]):
                 ledger.append(ended, self.id, durable=False)
+
+    def held_by(self, containment: Containment | None) -> Session:
+        """Return this session for a caller that can run commands in the sandbox: `is_fenced` says which have to."""
+        held = Session(self._parts, self.id, self._standing)
+        held._containment = containment
+        return held
 
     def _in_step(self, step: str) -> Session:
         return Session(self._parts, self.id, msgspec.structs.replace(self._standing, step=step))

@@ -94,8 +94,8 @@ class StageFolder:
             upper, work = self.layer(number)
             layers.append(Layer(os.fsdecode(path_of(place)), str(upper), str(work)))
         return Isolation(
-            tuple(layers),
-            ((str(self.home), os.fsdecode(path_of(card.home))),),
+            layers=tuple(layers),
+            bound=((str(self.home), os.fsdecode(path_of(card.home))),),
             network=network or card.network,
             as_root=card.as_root,
         )

@@ -34,8 +34,11 @@ from takeback.engine.gate.foresight import (
     why_irreversible,
     written,
 )
+from takeback.engine.gate.wanted import within
 from takeback.engine.locks.guard import LockGuard, Trespass, told
 from takeback.engine.rollback.report import RollbackReport
+from takeback.engine.sandbox.fence import Denial, Fence
+from takeback.engine.sandbox.wrapping import Fences
 from takeback.engine.tracking.parts import CommandParts
 from takeback.engine.tracking.signs_of_life import Heartbeat
 from takeback.engine.tracking.tracker import Tracker
@@ -84,6 +87,8 @@ class CommandPlan(msgspec.Struct, frozen=True):
     guarded: GuardedRows | None = None
     is_allowed: bool = False
     """True if a rule allows it by its words."""
+    fence: Fence | None = None
+    """What it may write and reach, if it runs in the sandbox."""
 
     @property
     def name(self) -> str:
@@ -111,6 +116,10 @@ class CommandResult(msgspec.Struct, frozen=True):
     """Paths that it changed although others have them locked."""
     living: tuple[int, ...] = ()
     """Processes that it started and that still live."""
+    fenced: bool = False
+    """True if it ran in the sandbox."""
+    denied: tuple[Denial, ...] = ()
+    """What the sandbox did not let it do."""
 
 
 class Commands:
@@ -129,6 +138,7 @@ class Commands:
         inside: Callable[[], str],
         ready: Callable[[], None],
         undo: Callable[[str], RollbackReport],
+        fences: Fences,
     ) -> None:
         """Run commands of a workspace.
 
@@ -146,6 +156,7 @@ class Commands:
         self._inside = inside
         self._ready = ready
         self._undo = undo
+        self._fences = fences
 
     # Before
 
@@ -157,26 +168,37 @@ class Commands:
         actor: str = "",
         roots: Sequence[str] = (),
         autopilot: bool = False,
+        fence: Fence | None = None,
     ) -> CommandPlan:
-        """Judge a command and survey what it would touch; `roots` are whole folders outside the workspace."""
+        """Judge a command and survey what it would touch; `roots` are whole folders outside the workspace.
+
+        With `fence` it runs in the sandbox: what cannot leave is not unknown.
+        """
         words = (command,) if isinstance(command, str) else tuple(command)
         # Redact each word by itself first: the quotes of the joined line would split what is quoted inside a word.
         shown = shlex.join([os.path.basename(words[0]), *map(redact, words[1:])])
         called = recordable(redact(name or (command if isinstance(command, str) else shown)))[:NAME_MAX]
         actor = actor or recordable(os.path.basename(words[0]))
         judged = self._foresight.judge(command)
-        survey = self._foresight.survey(reached(judged), roots)
+        survey = self._foresight.survey(_reachable(reached(judged), fence), roots)
         found = foreseen(judged, survey)
         guarded = self._guarded(words) if found.effect is Effect.IRREVERSIBLE else None
         return CommandPlan(
             command if isinstance(command, str) else words,
-            Typed(called, actor, self._parent(), _with_guarded(found, guarded), autopilot=autopilot),
+            Typed(
+                called,
+                actor,
+                self._parent(),
+                within(_with_guarded(found, guarded), fence),
+                autopilot=autopilot,
+            ),
             msgspec.structs.replace(survey, places=(*roots, *survey.places)),
             tuple(written(judged)),
             why_irreversible(judged),
             judged.main.back if judged.main else "",
             guarded,
             self._foresight.is_allowed(command, found),
+            fence,
         )
 
     def allow(self, plan: CommandPlan, ask: Callable[[Decision], bool | None] = lambda _: None) -> str:
@@ -237,8 +259,10 @@ class Commands:
         tracker = self._tracker
         id = self._begin(plan)
         parts = CommandParts(tracker, id, every_s) if every_s else None
+        words = plan.command if not isinstance(plan.command, str) else ("sh", "-c", plan.command)
+        log = self._fences.log(id) if plan.fence else ""
         child = run_child(
-            plan.command if not isinstance(plan.command, str) else ("sh", "-c", plan.command),
+            self._fences.around(plan.fence, log, words) if plan.fence else words,
             token=tracker.token(id),
             show_life=parts.show_life if parts else lambda: tracker.life.show(id),
             more=self._more(id),
@@ -250,7 +274,8 @@ class Commands:
             end = parts.end if parts else partial(tracker.end_single, id)
             action = end(outcome, exit_code=child.code, why=child.why, left=left)
             tracker.life.end(id)
-            return self._ended(id, child, action, parts, undo=undo)
+            result = self._ended(id, child, action, parts, undo=undo)
+            return msgspec.structs.replace(result, fenced=plan.fence is not None)
         except (TakebackError, OSError) as error:
             return CommandResult(id, child, unrecorded=error)
 
@@ -285,6 +310,7 @@ class Commands:
             missed=tuple(parts.missed) if parts else (),
             trespasses=tuple(self._locks.after(action)),
             living=tuple(self._tracker.living(id)),
+            denied=tuple(self._fences.denied(id)),
         )
 
     @contextmanager
@@ -333,6 +359,13 @@ class Commands:
             raise
         life.end(id)
         return action
+
+
+def _reachable(places: list[Reached], fence: Fence | None) -> list[Reached]:
+    """Return the paths outside that a command can write. Nothing is captured where the kernel keeps it out."""
+    if fence is None or not fence.namespaces:
+        return places
+    return [place for place in places if fence.is_writable(os.path.realpath(place.really or place.path))]
 
 
 def _with_guarded(found: Foreseen, guarded: GuardedRows | None) -> Foreseen:

@@ -1,0 +1,1 @@
+"""Running a command so that the operating system limits what it can write and reach."""
