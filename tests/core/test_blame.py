@@ -108,7 +108,7 @@ def lines(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("texts", "whose"),
+    "texts, whose",
     [
         # The lines before and after are the same, and something moved in between.
         (("qz", "xqz", "pxz"), [1, 0, Whose.FIRST]),
@@ -156,6 +156,11 @@ def test_what_is_no_longer_kept_is_said() -> None:
     assert f.blame("a\nb\nc\n") == [Whose.GONE, Whose.GONE, second] and first == 0
     del f.kept["a\nb\nc\n"]
     assert f.blame("a\nb\nc\n") == [Whose.GONE] * 3
+
+
+def test_no_number_of_a_change_is_taken_for_another_writer() -> None:
+    assert {whose.name: whose.value for whose in Whose} == {"FIRST": -1, "UNRECORDED": -2, "GONE": -3}
+    assert not Written(Change(F, ABSENT, ABSENT)).is_rollback
 
 
 def test_lines_end_at_newlines_alone() -> None:

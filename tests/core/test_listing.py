@@ -85,6 +85,7 @@ def test_a_folder_outside_is_named_with_its_root() -> None:
 
 def test_what_came_or_went_is_whole_and_what_went_is_lost() -> None:
     changes = [path("x", ABSENT, FILE), path("x", FILE, ABSENT), path("x", FILE, OTHER)]
+    assert not listed(path("x", ABSENT, ABSENT), {}).is_lost, "it was not there"
     assert [(one.is_whole, one.is_lost) for one in (listed(change, {}) for change in changes)] == [
         (True, False),
         (True, True),
@@ -154,6 +155,8 @@ def test_of_each_rank_some_lines_are_shown_and_every_deletion() -> None:
     made = [line(Rank.GENERATED, n, lost=True, size=10) for n in range(4)]
     assert shortened([*files, *made], 2) == ([files[0], files[1], files[2], files[5], *made[:2]], 23)
     assert shortened(files, 0) == ([files[0], files[5]], 5)
+    many = [line(Rank.FILE, n, lost=False) for n in range(10)]
+    assert shortened(many) == (many[:8], 2), "unless somebody wants more"
 
 
 def test_a_rollback_lists_what_an_agent_deleted_and_what_it_deletes_itself() -> None:
@@ -188,6 +191,16 @@ def test_nothing_is_lost_or_told_twice(items: list[ListedChange], most: int) -> 
     assert left + sum(len(line.targets) for line in few) == len(told)
     lost = {i.target for i in items if i.is_lost and i.place.rank is not Rank.GENERATED}
     assert lost <= {target for line in few for target in line.targets}
+
+
+def test_each_rank_comes_after_the_one_before() -> None:
+    assert [rank.value for rank in Rank] == list(range(7))
+
+
+def test_nothing_is_whole_or_lost_unless_it_is_said() -> None:
+    item = ListedChange(Target("files", "a"), ListPlace())
+    assert not (item.is_folder or item.is_whole or item.is_lost)
+    assert not ListLine(Rank.FILE, "a", (item.target,)).is_lost
 
 
 def test_every_resource_has_a_place() -> None:

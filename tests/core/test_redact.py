@@ -226,3 +226,12 @@ def test_each_shape_is_found_by_each_of_its_hints_and_the_short_ones_come_first(
     }
     assert [len(hint) for hint in places] == sorted(len(hint) for hint in places)
     assert {hint for _, hints, _ in NAMED for hint in hints} <= places.keys()
+
+
+@pytest.mark.parametrize("hints", [("auth", "printf"), ("printf", "auth")])
+def test_shapes_are_replaced_in_their_order_whichever_hint_is_found_first(
+    hints: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shape of printf needs the name `auth`, which the shape of `auth=` would hide with what follows it."""
+    monkeypatch.setattr("takeback.core.redact._hints_in", lambda _: hints)
+    assert "1234567" not in redact("printf 'auth=%s' abcdef1234567XYZ")

@@ -30,6 +30,10 @@ def test_the_same_calls_are_the_same_whatever_time_they_took() -> None:
     assert [pair.kind for pair in found.pairs] == [PairKind.SAME, PairKind.SAME]
 
 
+def test_what_is_not_told_took_no_time_and_was_made() -> None:
+    assert deed("a").took_us == run().took_us == 0 and not deed("a").intended
+
+
 def test_each_difference_has_its_kind() -> None:
     first = run(deed("write", "a"), deed("send", "x"), deed("read", "q"), deed("test"))
     second = run(deed("write", "b"), deed("send", "x"), deed("test", outcome="failed"), deed("push", "main"))

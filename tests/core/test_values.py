@@ -239,7 +239,7 @@ def test_values_deeper_than_the_interpreter_goes_are_named(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
+    "name, expected",
     {
         "refs/heads/a/b": "branch a/b",
         "refs/tags/v1": "tag v1",
@@ -252,3 +252,8 @@ def test_values_deeper_than_the_interpreter_goes_are_named(monkeypatch: pytest.M
 def test_a_ref_is_named_as_people_do(name: str, expected: str) -> None:
     assert Target("git", name).said == expected
     assert Target("files", name).said == name
+
+
+def test_a_call_is_named_without_its_key() -> None:
+    assert Target("calls", "book a room 0123").said == "book a room"
+    assert Target("calls", "book").said == "book"

@@ -73,7 +73,7 @@ def show(session: CommandContext, stage: Stage, done: StageRun) -> None:
     ending = done.why or (f"failed with exit code {done.code}" if done.code else "")
     if ending:
         click.echo(f"The command {ending}.", err=True)
-    for line in would_lines(stage.name, done.look, stage.outside()) if done.look else next_lines(stage.name):
+    for line in would_lines(stage, done.look) if done.look else next_lines(stage.name):
         click.echo(printable(line), err=True)
     if done.living:
         numbers = ", ".join(map(str, done.living))

@@ -21,12 +21,12 @@ Pick = Callable[[Sequence[int]], list[Record]]
 
 
 def at(history: History, until: int, pick: Pick) -> History:
-    """Return a history as it was at an earlier record: its runs, actions, approvals and memory.
+    """Return a history as it was at an earlier record: its beginning, runs, actions, approvals and memory.
 
     What was open then, or was recorded last, is not known.
     """
     then = History()
-    then.begin_at(EarlierIndex(history.postings, until, pick), CurrentState(seq=until))
+    then.begin_at(EarlierIndex(history.postings, until, pick), CurrentState(seq=until, began=history.began))
     return then
 
 

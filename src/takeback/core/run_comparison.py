@@ -193,14 +193,14 @@ def _out_of_order(partner: dict[int, int]) -> set[int]:
     tails: list[int] = []
     ends: list[int] = []
     before: dict[int, int | None] = {}
-    for at in partner:  # in the order of the first run
-        place = bisect_left(tails, partner[at])
+    for at, other in partner.items():  # in the order of the first run
+        place = bisect_left(tails, other)
         before[at] = ends[place - 1] if place else None
         if place == len(tails):
-            tails.append(partner[at])
+            tails.append(other)
             ends.append(at)
         else:
-            tails[place], ends[place] = partner[at], at
+            tails[place], ends[place] = other, at
     kept: set[int] = set()
     last = ends[-1] if ends else None
     while last is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from takeback.workspace.store.journal import journal_of
 
 if TYPE_CHECKING:
     from takeback.core.events import Process
+    from takeback.core.listing import ListPlace
     from takeback.engine.rollback.report import RollbackReport
     from takeback.engine.tracking.command import CommandPlan
     from takeback.workspace.workspace import Workspace
@@ -519,6 +520,10 @@ class Stage:
     def look(self) -> StageLook:
         """Return what is different in the view from where it began."""
         return self.inside(partial(_looked, self.card.base), StageLook)
+
+    def places(self, changes: Iterable[Change]) -> Mapping[Target, ListPlace]:
+        """Return how much each change matters, for lists."""
+        return self._workspace.places(changes)
 
     def changes(self) -> tuple[Change, ...]:
         """Return the same as changes."""

@@ -16,7 +16,7 @@ from takeback.cli.render.stages import (
     comparison_lines,
     look_data,
     stage_data,
-    stage_line,
+    stage_lines,
     would_lines,
 )
 from takeback.cli.running import RunningCommand
@@ -62,9 +62,8 @@ def new(session: CommandContext, name: str, at: str, network: str) -> None:
         if session.json:
             return session.data(stage_data(stage))
         session.line(f"{stage.name}   {_kind(stage.card.kind, stage.card.why_copy)}")
-        session.line(
-            f"  work in it   takeback stage shell {stage.name}   or   takeback stage run {stage.name} -- COMMAND"
-        )
+        session.line(f"  a shell in it     takeback stage shell {stage.name}")
+        session.line(f"  a command in it   takeback stage run {stage.name} -- COMMAND")
 
 
 def _kind(kind: str, why: str) -> str:
@@ -81,11 +80,14 @@ def list_(session: CommandContext) -> None:
             return session.data({"stages": [_listed(stage) for stage in stages]})
         for stage in stages:
             try:
-                session.line(printable(stage_line(stage, stage.look())))
+                for line in stage_lines(stage, stage.look()):
+                    session.line(printable(line))
             except TakebackError as error:  # the others are listed all the same
                 session.line(printable(f"{stage.name:<10} {error.message}; {error.hint}"))
         if not stages:
-            session.line("There are no views.  make one   takeback stage new   or   takeback try -- COMMAND")
+            session.line("There are no views.")
+            session.line("  try a command in one   takeback try -- COMMAND")
+            session.line("  make one               takeback stage new")
 
 
 def _listed(stage: Stage) -> dict[str, Any]:
@@ -101,7 +103,7 @@ def _listed(stage: Stage) -> dict[str, Any]:
 def diff(session: CommandContext, name: str) -> None:
     """Show what is different in a view, line by line
 
-    A summary comes first, on standard error. It names every deletion.
+    A summary comes first, on standard error. It names every deletion, except of what is generated.
     """
     with session.workspace() as workspace:
         stage = workspace.stages[name]
@@ -109,7 +111,7 @@ def diff(session: CommandContext, name: str) -> None:
         if session.json:
             data = look_data(look, outside) | {"moved": [str(change.target) for change in moved]}
             return session.data({"stage": name} | data)
-        for line in would_lines(name, look, outside):
+        for line in would_lines(stage, look):
             click.echo(printable(line), err=True)
         if moved:
             targets = ", ".join(str(change.target) for change in moved[:8])
