@@ -253,18 +253,13 @@ def namespace_of(pid: int | str = "self") -> str:
 
 
 def inside(namespace: str, bound: tuple[str, str]) -> list[int]:
-    """Return the living processes in a mount namespace, if this folder is bound in this place there.
+    """Return the living processes in a mount namespace, if this folder is bound in this place there, or in any.
 
     The kernel gives the name of a namespace that is gone to another one, so the name alone proves nothing.
     """
-    found = members(namespace)
-    return found if found and _is_bound(found[0], bound) else []
-
-
-def members(namespace: str) -> list[int]:
-    """Return the living processes in a mount namespace of this name."""
     every = os.listdir("/proc") if namespace else []
-    return sorted(int(name) for name in every if name.isdigit() and namespace_of(name) == namespace)
+    found = sorted(int(name) for name in every if name.isdigit() and namespace_of(name) == namespace)
+    return found if found and _is_bound(found[0], bound) else []
 
 
 def _is_bound(pid: int, bound: tuple[str, str]) -> bool:
@@ -277,7 +272,7 @@ def _is_bound(pid: int, bound: tuple[str, str]) -> bool:
         return False
     # The paths of sources begin where their file system does, and a view may be inside another: compare their ends.
     tail = b"/" + b"/".join(what.split(b"/")[-_TELLING:])
-    return any(mount.place == where and mount.source.endswith(tail) for mount in found)
+    return any(mount.place == (where or mount.place) and mount.source.endswith(tail) for mount in found)
 
 
 def join(pid: int) -> None:

@@ -450,9 +450,8 @@ class Stage:
     def _inside(
         self, do: Callable[[Workspace], R], kind: type[R], *, network: str = "", waits: bool = False
     ) -> R:
-        return entering.inside(
-            self.folder, partial(_with_opened, self.card, do), kind, network=network, waits=waits
-        )
+        opened = partial(_with_opened, self.card, do)
+        return entering.inside(self.folder, opened, kind, network=network, waits=waits)
 
     def run(
         self,
@@ -473,7 +472,6 @@ class Stage:
         `ask` asks a human about a command that a rule holds back; `before` and `after` are called around it. All
         three are called inside the view.
         """
-
         base = self.card.base
 
         def do(inner: Workspace) -> StageRun:

@@ -182,7 +182,7 @@ def living(folder: StageFolder) -> list[int]:
     """Return the processes that are inside the view now; in a copy, those that began there."""
     try:
         card = folder.card
-    except CorruptionError:  # whether it is this view's process cannot be told, so all count
+    except CorruptionError:  # where its home was shown is not known, but the home is
         card = None
     if card and card.kind == COPY:
         return _began_in(card)
@@ -190,7 +190,7 @@ def living(folder: StageFolder) -> list[int]:
         name = (folder.home / _NAMESPACES).read_text().partition(" ")[0]
     except FileNotFoundError:
         return []
-    return namespaces.inside(name, _bound(folder, card)) if card else namespaces.members(name)
+    return namespaces.inside(name, _bound(folder, card))
 
 
 def _began_in(card: StageCard) -> list[int]:
@@ -206,8 +206,8 @@ def _began_in(card: StageCard) -> list[int]:
     return sorted(found)
 
 
-def _bound(folder: StageFolder, card: StageCard) -> tuple[str, str]:
-    return str(folder.home), os.fsdecode(path_of(card.home))
+def _bound(folder: StageFolder, card: StageCard | None) -> tuple[str, str]:
+    return str(folder.home), os.fsdecode(path_of(card.home)) if card else ""
 
 
 def refuse_living(folder: StageFolder, what: str) -> None:
