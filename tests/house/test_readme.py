@@ -137,5 +137,7 @@ def test_what_is_no_longer_true_is_written_anew_and_the_rest_stays(tmp_path: Pat
 
 
 def test_what_differs_from_run_to_run_is_left_out() -> None:
-    printed = " id   when       who\n a4   2 s ago    you   in /tmp/x/work/shop, at 4885e3e after 0.3 s\n09:12  go \n"
-    assert shown(printed) == [" id … who", " a4 …    you   in …/shop, at … after … s", "…  go"]
+    printed = (
+        "id   when       who\na4   2 s ago    you   in /tmp/x/work/shop, at 4885e3e after 0.3 s\n09:12  go \n"
+    )
+    assert shown(printed) == ["id … who", "a4 …    you   in …/shop, at … after … s", "…  go"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -157,7 +157,7 @@ def _show(
         return session.line("Nothing matches." if is_filtered else "Nothing has happened yet.")
     if picture.more:
         session.line("… there is more before this; `takeback log -n 0` shows all")
-    places = workspace.places(changes_named(picture.nodes))
+    places = _places(workspace, picture.nodes)
     for line in day_lines(picture.nodes, places, width=width(), now_us=int(time.time() * 1e6)):
         session.line(line)
     if standing := sum(waits_for_a_decision(history, run) for run in history.waiting_runs()):
@@ -168,6 +168,14 @@ def _show(
         session.line(
             f"{plural(asked, 'request waits', 'requests wait')} for your approval: takeback approvals"
         )
+
+
+def _places(workspace: Workspace, nodes: Sequence[DayNode]) -> Mapping[Target, ListPlace]:
+    """Return how much each change matters. Bad settings do not hide the log: then all are the same."""
+    try:
+        return workspace.places(changes_named(nodes))
+    except UsageError:
+        return {}
 
 
 def _run(history: History, id: str) -> str:
@@ -195,7 +203,7 @@ def _as_data(session: CommandContext, workspace: Workspace, wanted: LogFilter, l
     entries: list[dict[str, Any]] = []
     while some := list(islice(latest, AT_ONCE)):
         nodes = {thing.id: leaf(history, thing) for thing in some if isinstance(thing, RecordedAction)}
-        places = workspace.places(changes_named(list(nodes.values())))
+        places = _places(workspace, list(nodes.values()))
         entries += [_data(history, thing, nodes.get(thing.id), places) for thing in some]
     total = sum(history.count(kind) for kind in COUNTED)
     more = next(found, None) is not None
