@@ -19,7 +19,7 @@ from takeback.errors import RefusedError
 from takeback.system import processes
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
-from tests.runs import kill
+from takeback.testing import forks as kill
 from tests.world import settings
 
 

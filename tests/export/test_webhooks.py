@@ -21,7 +21,7 @@ from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
 from tests.crash.points import declared
 from tests.outbox import tools, workers
-from tests.runs import kill
+from takeback.testing import forks as kill
 from tests.world import cli
 from tests.world.settings import write
 

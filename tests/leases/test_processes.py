@@ -24,7 +24,7 @@ from takeback.system import processes
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
 from tests.crash.points import declared
-from tests.runs import kill
+from takeback.testing import forks as kill
 from tests.world.settings import write
 
 ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))

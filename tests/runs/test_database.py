@@ -15,7 +15,7 @@ import takeback
 from takeback.core.lifecycle import Life
 from takeback.errors import ConflictError, UsageError
 from takeback.workspace.opening import open_workspace
-from tests.runs import kill
+from takeback.testing import forks as kill
 from tests.runs.scene import Scene
 from tests.world.settings import write
 

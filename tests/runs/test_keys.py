@@ -12,7 +12,7 @@ from takeback.core.rollback import Verdict
 from takeback.errors import ConflictError, RollbackIncomplete, UsageError
 from takeback.workspace.opening import open_workspace
 from tests.runs import tools
-from tests.runs.kill import end, killed_at, run, start
+from takeback.testing.forks import end, killed_at, run, start
 from tests.runs.scene import Scene, items, made
 from tests.runs.service import Refused, ask
 
