@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any
 
@@ -50,6 +51,17 @@ def book_volatile(room: str, request: int) -> Any:
     return office.book(room, takeback.current_call().key)
 
 
+@takeback.action(undo=cancel, check=find)
+async def book_async(room: str) -> Any:
+    await asyncio.sleep(0)
+    return office.book(room, takeback.current_call().key)
+
+
+@takeback.action(undo=cancel)
+def book_blindly(room: str) -> Any:
+    return office.book(room, takeback.current_call().key)
+
+
 @takeback.action(effect="none")
 def ask_model(question: str) -> str:
     return f"the answer to {question}"
@@ -67,6 +79,17 @@ def sound(tb: Workspace) -> None:
             out.feed('{"room": "green"}')
         run.memory["rooms"] = 3
         run.call(book, out.value["room"])
+
+
+async def awaiting(tb: Workspace) -> None:
+    async with tb.run("awaiting", key="K") as run:
+        await run.call(book_async, "red")
+        await run.call(book_async, "blue")
+
+
+def blind(tb: Workspace) -> None:
+    with tb.run("blind") as run:
+        run.call(book_blindly, "red")
 
 
 def forgetful(tb: Workspace) -> None:

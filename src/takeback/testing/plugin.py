@@ -26,7 +26,9 @@ _OPTIONS = ("at", "faults", "store", "rounds_max", "seed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("takeback")
-    group.addoption("--takeback-round", default="", metavar="ROUND", help="run only this round of a chaos test")
+    group.addoption(
+        "--takeback-round", default="", metavar="ROUND", help="run only this round of a chaos test"
+    )
     group.addoption("--takeback-seed", type=int, default=None, metavar="N", help="the seed of chaos tests")
 
 

@@ -138,13 +138,13 @@ class Run(Actions, AlsoAsync["Run"]):
             self._context.beat.stop()
             if self._context.body and self._ledger.history.actions[self._context.body].life is not Life.OPEN:
                 self._context.beat.remove(self._context.body)
-            elif self._context.body and in_time:
+            if self._context.body and in_time and not self._context.replayed:
                 self._give_up()
 
     def _give_up(self) -> None:
-        """Treat the run as if its process had died, because its end could not be recorded. It can be continued."""
-        for id in self._ledger.history.runs[self.id].actions:
-            self._tracker.life.give_up(id)
+        """Treat what has no recorded end as if its process had died: the disk may be full. It can be settled then."""
+        for action in self._ledger.history.unended_in(self.id):
+            self._tracker.life.give_up(action.id)
 
     def _begin(self) -> bool:
         """Begin, continue or replay the run. Return False while another process runs it."""

@@ -4,7 +4,8 @@ Public: `Chaos`, `ChaosResult`, `Fault`, `FAULTS`, `World` and the three asserti
 """
 
 from takeback.testing.chaos.faults import FAULTS, IN_PROCESS, Fault, KeyRefused, RateLimited
-from takeback.testing.chaos.kit import Chaos, ChaosFailure, ChaosResult
+from takeback.testing.chaos.kit import Chaos
+from takeback.testing.chaos.rounds import ChaosFailure, ChaosResult
 from takeback.testing.chaos.witness import World, assert_clean, assert_exactly_once, assert_taken_back
 
 __all__ = [

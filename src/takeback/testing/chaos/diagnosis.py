@@ -13,7 +13,7 @@ from typing import Any
 
 from takeback.engine.runs.declare import Function, unwrapped
 from takeback.testing.chaos.inject import Injector, MadeCall, Watcher
-from takeback.testing.chaos.witness import Probe, World, differences, listed
+from takeback.testing.chaos.witness import World, differences, listed
 
 _KEY = "The key that it sends has to be takeback.current_call().key, which is the same for each attempt"
 
@@ -21,8 +21,8 @@ _KEY = "The key that it sends has to be takeback.current_call().key, which is th
 class Suspicion(Watcher):
     """Looks at the other system around each call, each undo handler and each line of the agent."""
 
-    def __init__(self, probe: Probe, agent: Function) -> None:
-        self._world = World(None, probe)
+    def __init__(self, world: World, agent: Function) -> None:
+        self._world = world
         self._last = self._world.before
         self._code = getattr(unwrapped(agent)[0], "__code__", None)
         self._inside = 0
@@ -87,8 +87,8 @@ def blame_for_residue(suspicion: Suspicion, calls: Sequence[MadeCall]) -> str:
     if suspicion.outside is not None:
         line, found = suspicion.outside
         return (
-            f"{line}: changes another system outside of run.call, so nothing takes it back. Declare what it does with "
-            f"@takeback.action(undo=…, check=…) and make it with run.call:\n{listed(found)}"
+            f"{line}: changes another system outside of run.call, so nothing takes it back. Declare what it does "
+            f"with @takeback.action(undo=…, check=…) and make it with run.call:\n{listed(found)}"
         )
     known = {call.key: call for call in calls}
     # The one that was undone first: what it left is still there after the others.

@@ -87,8 +87,10 @@ def named(faults: Sequence[str | Fault]) -> tuple[Fault, ...]:
     for one in faults:
         fault = one if isinstance(one, Fault) else FAULTS.get(one)
         if fault is None:
-            raise UsageError(f"{one!r} is not a fault; nothing was run", hint=f"use one of {', '.join(FAULTS)}")
+            raise UsageError(
+                f"{one!r} is not a fault; nothing was run", hint=f"use one of {', '.join(FAULTS)}"
+            )
         found.append(fault)
     if not found:
-        raise UsageError("no fault was named, so nothing would be tried", hint="faults=[\"exception\"]")
+        raise UsageError("no fault was named, so nothing would be tried", hint='faults=["exception"]')
     return tuple(found)

@@ -78,7 +78,9 @@ class Watcher:
 class Injector:
     """Causes one fault in one attempt of an agent, and notes what it does."""
 
-    def __init__(self, fault: Fault | None = None, at: FaultPlace | None = None, watcher: Watcher | None = None):
+    def __init__(
+        self, fault: Fault | None = None, at: FaultPlace | None = None, watcher: Watcher | None = None
+    ):
         self._fault = fault
         self._at = at
         self._watcher = watcher or Watcher()
@@ -256,7 +258,7 @@ def line_of(function: Function | BoundHandler | None) -> str:
         return ""
     bare, _, _ = unwrapped(function.function if isinstance(function, BoundHandler) else function)
     inner = inspect.unwrap(bare)
-    code = getattr(inner, "__code__", None) or getattr(getattr(inner, "__call__", None), "__code__", None)
+    code = getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
     if code is None:
         return str(getattr(inner, "__qualname__", inner))
     # The line of `def` itself, below its decorators.

@@ -6,12 +6,10 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import Verdict
@@ -21,66 +19,21 @@ from takeback.testing import crash
 from takeback.testing.chaos import diagnosis, faults, witness
 from takeback.testing.chaos.faults import Fault
 from takeback.testing.chaos.inject import CALL, DISK, OUTPUT, STEP, ChaosRuns, FaultPlace, Injector
+from takeback.testing.chaos.rounds import (
+    TAKEN_BACK,
+    Agent,
+    ChaosFailure,
+    ChaosResult,
+    ChaosRound,
+    Subject,
+    since,
+)
 from takeback.testing.chaos.witness import Counts, Probe, World
 from takeback.workspace.opening import MEMORY, open_workspace
 from takeback.workspace.workspace import Workspace
 
 AT = ("every call", "every step", "every place")
 STORES = (MEMORY, "disk")
-_DONE = (Verdict.CLEAN, Verdict.UNKNOWN, Verdict.NOTHING)
-
-Agent = Callable[[Workspace], object]
-
-
-class ChaosFailure(AssertionError):
-    """A round after which something is wrong. The message has the place, the line to blame and how to repeat it."""
-
-
-class ChaosResult(msgspec.Struct):
-    """What the rounds of one agent showed."""
-
-    rounds: int = 0
-    taken_back: int = 0
-    completed: int = 0
-    """Rounds in which the agent reached its goal in spite of the fault."""
-    resumed: int = 0
-    """Rounds in which a second attempt continued where the first one was interrupted."""
-    handed_over: int = 0
-    """Rounds that a human has to end, because a call has no check or cannot be undone."""
-    took_s: float = 0.0
-
-    def __str__(self) -> str:
-        return (
-            f"{self.rounds} rounds: {self.taken_back} taken back, {self.completed} completed, "
-            f"{self.resumed} resumed, {self.handed_over} handed over; {self.took_s:.1f} s"
-        )
-
-
-class ChaosRound(msgspec.Struct, frozen=True):
-    """One fault at one place."""
-
-    fault: Fault
-    place: FaultPlace
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.fault.name}"
-
-
-class Subject(msgspec.Struct, frozen=True):
-    """An agent under test, with its witnesses."""
-
-    agent: Agent
-    world: Probe | None = None
-    service: Counts | None = None
-    reset: Callable[[], object] | None = None
-    prepare: Callable[[Path], object] | None = None
-
-    def counts(self) -> dict[str, int]:
-        return dict(self.service()) if self.service else {}
-
-    def start_over(self) -> None:
-        if self.reset is not None:
-            self.reset()
 
 
 class Chaos:
@@ -103,7 +56,9 @@ class Chaos:
         With `rounds_max` so many rounds are drawn with the seed. `repeat` returns the command that repeats a round.
         """
         if at not in AT:
-            raise UsageError(f"{at!r} is not a choice of places; nothing was run", hint=f"use {', '.join(AT)}")
+            raise UsageError(
+                f"{at!r} is not a choice of places; nothing was run", hint=f"use {', '.join(AT)}"
+            )
         if store not in STORES:
             raise UsageError(f"{store!r} is not a store; nothing was run", hint="use memory or disk")
         chosen = _named(faults, store)
@@ -140,19 +95,32 @@ class Chaos:
         `reset` empties the other system before each round: needed if not everything can be taken back. `prepare`
         writes the files that the agent finds in its folder.
         """
+        __tracebackhide__ = True  # pytest then shows the line of the test
         self.used = True
         subject = Subject(agent, world, service, reset, prepare)
         began = time.monotonic()
-        with self._own_temporary_folder():
-            result = InProcess(self, subject).run()
-            if not all(fault.in_process for fault in self.faults):
-                from takeback.testing.chaos.processes import Processes  # what forks is loaded only if it is needed
-
-                Processes(self, subject, result).run()
+        result = ChaosResult()
+        try:
+            self._run(subject, result)
+        except ChaosFailure as failure:
+            raise failure.with_traceback(None) from None  # the message has the lines that matter
         if self._only and not result.rounds:
-            raise UsageError(f"there is no round {self._only!r}", hint="use the name that the failure printed")
+            raise UsageError(
+                f"there is no round {self._only!r}", hint="use the name that the failure printed"
+            )
         result.took_s = time.monotonic() - began
         return result
+
+    def _run(self, subject: Subject, result: ChaosResult) -> None:
+        with self._own_temporary_folder():
+            if any(fault.in_process for fault in self.faults):
+                InProcess(self, subject, result).run()
+            if not all(fault.in_process for fault in self.faults):
+                from takeback.testing.chaos.processes import (
+                    Processes,
+                )  # what forks is loaded only if it is needed
+
+                Processes(self, subject, result).run()
 
     def chosen(self, rounds: list[ChaosRound]) -> list[ChaosRound]:
         """Return the rounds to run: all, some drawn by the seed, or the one that is to be repeated."""
@@ -181,7 +149,9 @@ class Chaos:
         opened.parts.runs = ChaosRuns(opened.parts.runs.shared)
         return opened
 
-    def fail(self, what: str, round_: ChaosRound | None, where: str, found: Sequence[str], blame: str) -> None:
+    def fail(
+        self, what: str, round_: ChaosRound | None, where: str, found: Sequence[str], blame: str
+    ) -> None:
         """Raise ChaosFailure with everything that a developer needs."""
         title = f"{what} without any fault" if round_ is None else f"{what} after `{round_}`{where}"
         lines = [title, witness.listed(found), blame]
@@ -209,23 +179,29 @@ class Chaos:
 class InProcess:
     """The rounds that need no process of their own. One workspace serves them all: each is taken back."""
 
-    def __init__(self, chaos: Chaos, subject: Subject) -> None:
+    def __init__(self, chaos: Chaos, subject: Subject, result: ChaosResult) -> None:
         self._chaos = chaos
         self._subject = subject
-        self._result = ChaosResult()
+        self._result = result
         self._expected: dict[str, int] = {}
         self._undoable = True
 
-    def run(self) -> ChaosResult:
-        root = self._chaos.fresh(self._subject)
-        with ExitStack() as stack:
-            self._tb = stack.enter_context(self._chaos.open(root))
-            for round_ in self._chaos.chosen(self._rounds(self._undisturbed())):
-                self._result.rounds += 1
+    def run(self) -> None:
+        with self._fresh():
+            rounds = self._chaos.chosen(self._rounds(self._undisturbed()))
+            for round_ in (one for one in rounds if one.place.kind not in DISK):
+                self._round(round_)
+        for round_ in (one for one in rounds if one.place.kind in DISK):
+            # Takeback writes most in a new workspace.
+            with self._fresh():
                 self._round(round_)
         if left := self._chaos.temporary():
             self._chaos.fail("temporary files are left", None, "", sorted(left), "")
-        return self._result
+
+    @contextmanager
+    def _fresh(self) -> Iterator[None]:
+        with self._chaos.open(self._chaos.fresh(self._subject)) as self._tb:
+            yield
 
     # The plan
 
@@ -233,17 +209,21 @@ class InProcess:
         """Run the agent once without a fault. Return what it passed."""
         subject = self._subject
         subject.start_over()
-        world, counts = World(self._tb.root, subject.world), subject.counts()
+        world, counts = subject.seen(self._tb.root), subject.counts()
         injector = Injector()
         error = self._attempt(injector)
         if error is not None:
-            raise UsageError(f"the agent fails by itself: {error!r}", hint="it has to succeed without a fault") from error
+            raise UsageError(
+                f"the agent fails by itself: {error!r}", hint="it has to succeed without a fault"
+            ) from error
         lives = {self._life(run) for run in injector.runs}
         if lives != {Life.DONE}:
-            raise UsageError("the agent committed no run, so there is nothing to disturb", hint="with tb.run(…):")
-        self._expected = _since(counts, subject.counts())
+            raise UsageError(
+                "the agent committed no run, so there is nothing to disturb", hint="with tb.run(…):"
+            )
+        self._expected = since(counts, subject.counts())
         report = self._undo(injector.runs)
-        self._undoable = all(one in _DONE for one in report)
+        self._undoable = all(one in TAKEN_BACK for one in report)
         if self._undoable and (found := world.differences()):
             self._blame_residue("not everything was taken back", None, "", found)
         if not self._undoable and subject.reset is None:
@@ -278,10 +258,14 @@ class InProcess:
     def _round(self, round_: ChaosRound) -> None:
         subject = self._subject
         subject.start_over()
-        world, counts, temporary = World(self._tb.root, subject.world), subject.counts(), self._chaos.temporary()
+        world, counts, temporary = subject.seen(self._tb.root), subject.counts(), self._chaos.temporary()
         injector = Injector(round_.fault, round_.place)
         self._attempt(injector)
         where = _where(injector, round_.place)
+        if not injector.hit and round_.place.kind in DISK:
+            self._undo(injector.runs)  # how often Takeback writes depends on the time, too
+            return
+        self._result.rounds += 1
         if not injector.hit:
             passed = f"it passed {injector.places}"
             self._chaos.fail("the agent does not come to the same place again", round_, "", [passed], "")
@@ -293,16 +277,12 @@ class InProcess:
         elif all(life is Life.DONE for life in lives) and lives:
             self._completed(round_, where, world, counts, (injector, None))
         else:
-            self._taken_back(round_, where, world, counts, injector)
+            self._taken_back(round_, where, world)
         self._leftovers(round_, where, injector.runs, temporary)
 
-    def _taken_back(
-        self, round_: ChaosRound, where: str, world: World, counts: dict[str, int], injector: Injector
-    ) -> None:
+    def _taken_back(self, round_: ChaosRound, where: str, world: World) -> None:
         if found := world.differences():
             self._blame_residue("not everything was taken back", round_, where, found)
-        if found := witness.not_once(_since(counts, self._subject.counts()), {}):
-            self._doubled(round_, where, found, injector, None)
         self._result.taken_back += 1
 
     def _completed(
@@ -314,10 +294,10 @@ class InProcess:
         attempts: tuple[Injector, Injector | None],
     ) -> None:
         first, second = attempts
-        if found := witness.not_once(_since(counts, self._subject.counts()), self._expected):
+        if found := witness.not_once(since(counts, self._subject.counts()), self._expected):
             self._doubled(round_, where, found, first, second)
         verdicts = self._undo((second or first).runs)
-        if self._undoable and not all(one in _DONE for one in verdicts):
+        if self._undoable and not all(one in TAKEN_BACK for one in verdicts):
             found = [f"the undo is {one.value}" for one in verdicts]
             self._chaos.fail("what was committed cannot be taken back", round_, where, found, "")
         if self._undoable and (found := world.differences()):
@@ -340,26 +320,33 @@ class InProcess:
         """Let a human take back what the agent could not: by now the service works again."""
         for run in injector.runs:
             report = run.report
-            if report is not None and report.verdict in _DONE and self._life(run) is Life.HANDED_OVER:
+            if report is not None and report.verdict in TAKEN_BACK and self._life(run) is Life.HANDED_OVER:
                 self._chaos.fail("a human was called for nothing", round_, where, [str(report)], "")
         verdicts = self._undo(injector.runs)
-        blind = [call for call in injector.calls if call.effect not in ("none", "restorable") and not call.check]
-        if all(one in _DONE for one in verdicts):
+        blind = [
+            call for call in injector.calls if call.effect not in ("none", "restorable") and not call.check
+        ]
+        if all(one in TAKEN_BACK for one in verdicts):
             if found := world.differences():
-                self._blame_residue("the report says that all was taken back, and it was not", round_, where, found)
+                self._blame_residue(
+                    "the report says that all was taken back, and it was not", round_, where, found
+                )
             self._result.taken_back += 1
         elif not blind:
             found = [f"the undo is {one.value}" for one in verdicts]
-            self._chaos.fail("it was left to a human, although every call has a check", round_, where, found, "")
+            self._chaos.fail(
+                "it was left to a human, although every call has a check", round_, where, found, ""
+            )
         else:
             self._result.handed_over += 1
             if self._subject.reset is None and world.differences():
                 raise UsageError(
-                    f"after `{round_}` a human has to look, because {blind[0].name} ({blind[0].function}) has no check",
+                    f"after `{round_}` a human has to look: {blind[0].name} ({blind[0].function}) has no check",
                     hint="declare check=, or give reset= so that the next round can begin",
                 )
 
     def _leftovers(self, round_: ChaosRound, where: str, runs: Sequence[Run], temporary: set[str]) -> None:
+        self._tb.recover()
         ended = [run for run in runs if run.id and self._life(run) in (Life.DONE, Life.FAILED)]
         found = [text for run in ended for text in witness.left_by(run)]
         found += witness.left_in(self._tb)
@@ -378,7 +365,7 @@ class InProcess:
         on_disk = self._chaos.store != MEMORY
         try:
             with injector.at_work(), crash.hooked(injector.disk) if on_disk else nullcontext():
-                self._subject.agent(self._tb)
+                self._subject.work(self._tb)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001  what the agent raises is judged by what it leaves
@@ -413,10 +400,11 @@ class InProcess:
     def _blame_residue(self, what: str, round_: ChaosRound | None, where: str, found: list[str]) -> None:
         """Fail, after the same round again with a look around every call."""
         blame = ""
-        if self._subject.world is not None:
+        if self._subject.world or self._subject.service:
             self._subject.start_over()
-            suspicion = diagnosis.Suspicion(self._subject.world, self._subject.agent)
-            injector = Injector(*(round_.fault, round_.place) if round_ else (), watcher=suspicion)
+            suspicion = diagnosis.Suspicion(self._subject.seen(None), self._subject.agent)
+            fault, place = (round_.fault, round_.place) if round_ else (None, None)
+            injector = Injector(fault, place, suspicion)
             with suspicion.tracing():
                 self._attempt(injector)
             if not all(self._life(run) is Life.FAILED for run in injector.runs):
@@ -429,11 +417,6 @@ class InProcess:
 
 def _named(chosen: Sequence[str | Fault], store: str) -> tuple[Fault, ...]:
     return faults.named(chosen or (faults.IN_PROCESS if store == MEMORY else tuple(faults.FAULTS)))
-
-
-def _since(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
-    """Return how often each effect happened in between."""
-    return {name: count for name in now if (count := now[name] - before.get(name, 0))}
 
 
 def _where(injector: Injector, place: FaultPlace) -> str:

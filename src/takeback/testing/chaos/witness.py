@@ -29,13 +29,22 @@ _GONE = object()
 
 
 class World:
-    """What has to be as before: a folder, and whatever a probe returns. It is looked at when this is created."""
+    """What has to be as before: a folder, what a probe returns, and the count of a service.
 
-    def __init__(self, root: str | os.PathLike[str] | None = None, probe: Probe | None = None) -> None:
-        if root is None and probe is None:
-            raise UsageError("a world needs a folder or a probe, or there is nothing to compare")
+    It is looked at when this is created.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str] | None = None,
+        probe: Probe | None = None,
+        service: Counts | None = None,
+    ) -> None:
+        if root is None and probe is None and service is None:
+            raise UsageError("a world needs a folder, a probe or a service, or there is nothing to compare")
         self._root = None if root is None else Path(root)
         self._probe = probe
+        self._service = service
         self.before = self.look()
 
     def look(self) -> dict[str, Any]:
@@ -46,6 +55,8 @@ class World:
         if self._probe is not None:
             # A probe may return the service's own object, which goes on changing.
             now["world"] = copy.deepcopy(self._probe())
+        if self._service is not None:
+            now["service"] = {name: count for name, count in self._service().items() if count}
         return now
 
     def differences(self) -> list[str]:
@@ -91,7 +102,7 @@ def times(count: int) -> str:
 
 
 def assert_clean(run: Run) -> None:
-    """Raise AssertionError if a run that has ended left something: an action, a lock or a message, or half a rollback."""
+    """Raise AssertionError if a run that has ended left an action, a lock, a message or half a rollback."""
     if found := left_by(run):
         raise AssertionError(f"run {run.id} is not clean:\n{listed(found)}")
 
