@@ -60,7 +60,7 @@ def test_a_users_tests(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     text = run(tmp_path, "-rA")
-    assert "2 passed" in text and "2 failed" in text and "1 error" in text, text
+    assert "3 passed" in text and "1 failed" in text and "2 errors" in text, text
     assert "PASSED test_mine.py::test_sound" in text and "PASSED test_mine.py::test_on_disk" in text
     assert "ran no agent" in text
     assert "takeback_chaos has no option fault; it has at, faults" in text

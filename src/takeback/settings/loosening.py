@@ -78,6 +78,7 @@ _TESTS: dict[str, tuple[Test, str]] = {
     "store.keep-journal": (_is_shorter, "keeps less"),
     "audit.webhooks": (_is_another, "tells"),
     "notify.to": (_is_another, "tells"),
+    "checks.after-rollback": (_is_another, "runs"),
     "rules.effects": (_is_allowed, "allows"),
     "rules.commands.allow": (_is_another, "allows"),
 }
@@ -86,6 +87,7 @@ _TESTS: dict[str, tuple[Test, str]] = {
 _FREE = (
     # They only tighten, name something, or set a time.
     "agents.autopilot",
+    "checks.timeout-s",
     "files.framework-stores",
     "outbox.first-pause-s",
     "outbox.longest-pause-s",

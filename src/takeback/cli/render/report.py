@@ -133,7 +133,17 @@ def _elsewhere(history: History, report: RollbackReport) -> list[str]:
         headed("stays", folded(f"what {name} did outside the workspace", INDENT))
         for name in staying(history, report)
     ]
-    return [*(line for some in staying_lines for line in some), *_unknown(history, report)]
+    lines = [line for some in staying_lines for line in some]
+    return [*lines, *_unknown(history, report), *_checks(report)]
+
+
+def _checks(report: RollbackReport) -> list[str]:
+    """Return lines about the checks that were asked afterwards, the failed ones first."""
+    lines = []
+    for check in sorted(report.checks, key=lambda check: check.passed):
+        word = "checked" if check.passed else "check failed"
+        lines += headed(word, folded(check.name if check.passed else f"{check.name}: {check.why}", INDENT))
+    return lines
 
 
 def _unknown(history: History, report: RollbackReport) -> list[str]:
