@@ -389,6 +389,8 @@ def _kept_by_choice(history: History, report: RollbackReport) -> str:
 
 def _remaining(history: History, report: RollbackReport) -> list[str]:
     remaining = [item for item in report.items if not item.verified or item.did in ("failed", "conflict")]
+    if not remaining and report.checks:
+        return folded("Incomplete: all recorded changes are taken back, and a check failed.", "")
     noun = "path" if all(item.resource in ("files", "outside") for item in remaining) else "thing"
     count = plural(len(remaining), f"{noun} is", f"{noun}s are")
     is_unknown = all(item.did == "unverifiable" for item in remaining)
