@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +110,13 @@ def test_the_commands_are_asked_after_undo_redo_and_restore(tmp_path: Path) -> N
         before = tb.save("before")
         with tb.run("work") as run:
             (tb.root / "made").write_text("by the agent")
-        for number, do in enumerate(
-            (lambda: tb.undo(run.id), tb.redo, lambda: tb.restore(before), lambda: tb.undo(preview=True)), 1
-        ):
+        doing: list[Callable[[], RollbackReport]] = [
+            lambda: tb.undo(run.id),
+            tb.redo,
+            lambda: tb.restore(before),
+            lambda: tb.undo(preview=True),
+        ]
+        for number, do in enumerate(doing, 1):
             report = do()
             assert [check.passed for check in report.checks] == ([True, True] if number < 4 else [])
         assert (tmp_path / "asked").read_text() == "xxx"

@@ -73,7 +73,7 @@ def _asking(
     """Ask the checks of takeback.toml when the method has released the lock: they may take a while."""
 
     @wraps(method)
-    def asks(self: Rollbacks, *args: P.args, **kwargs: P.kwargs) -> RollbackReport:
+    def asks(self: Rollbacks, /, *args: P.args, **kwargs: P.kwargs) -> RollbackReport:
         return asked(method(self, *args, **kwargs), (), self.checks())
 
     return asks

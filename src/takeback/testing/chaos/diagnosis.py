@@ -12,13 +12,13 @@ from types import FrameType
 from typing import Any
 
 from takeback.engine.runs.declare import Function, unwrapped
-from takeback.testing.chaos.inject import Injector, MadeCall, Watcher
+from takeback.testing.chaos.inject import Injector, MadeCall, Onlooker
 from takeback.testing.chaos.witness import World, differences, listed
 
 _KEY = "The key that it sends has to be takeback.current_call().key, which is the same for each attempt"
 
 
-class Suspicion(Watcher):
+class Suspicion(Onlooker):
     """Looks at the other system around each call, each undo handler and each line of the agent."""
 
     def __init__(self, world: World, agent: Function) -> None:

@@ -65,7 +65,7 @@ class MadeCall(msgspec.Struct):
     ended: bool = False
 
 
-class Watcher:
+class Onlooker:
     """Told about the beginning and the end of what may change another system on purpose. This one ignores it."""
 
     def begins(self, what: str, key: str) -> None:
@@ -79,11 +79,11 @@ class Injector:
     """Causes one fault in one attempt of an agent, and notes what it does."""
 
     def __init__(
-        self, fault: Fault | None = None, at: FaultPlace | None = None, watcher: Watcher | None = None
+        self, fault: Fault | None = None, at: FaultPlace | None = None, watcher: Onlooker | None = None
     ):
         self._fault = fault
         self._at = at
-        self._watcher = watcher or Watcher()
+        self._watcher = watcher or Onlooker()
         self._counting = threading.Lock()
         self._counts: dict[str, int] = {}
         self._refusing = False
