@@ -412,6 +412,9 @@ class InProcess:
                 injector.forgive()
                 self._undo(injector.runs, injector)
             blame = diagnosis.blame_for_residue(suspicion, injector.calls)
+            if not blame and self._subject.reset is None:
+                # What was left is there already, so the second attempt may change nothing.
+                blame = "the line was not found; with reset= the kit can look for it in an empty world"
         self._chaos.fail(what, round_, where, found, blame)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from takeback.workspace.workspace import Workspace
 
 SHOWN_MAX = 10
+VALUE_MAX = 200
 Probe = Callable[[], Any]
 """Returns the state of another system, as values that can be compared."""
 Counts = Callable[[], Mapping[str, int]]
@@ -145,18 +146,34 @@ def listed(found: Sequence[str]) -> str:
 
 
 def _differences(before: Any, now: Any, path: str) -> Iterator[str]:
-    if isinstance(before, Mapping) and isinstance(now, Mapping):
+    """Yield where two values differ. Whether they do is their own comparison."""
+    if before is now or before == now:
+        return
+    if before is _GONE:
+        yield f"{path} is new: {_short(now)}"
+    elif now is _GONE:
+        yield f"{path} is gone; it was {_short(before)}"
+    elif isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys((*before, *now)):
             yield from _differences(before.get(key, _GONE), now.get(key, _GONE), f"{path}[{key!r}]")
     elif isinstance(before, (list, tuple)) and isinstance(now, (list, tuple)) and len(before) == len(now):
         for number, (old, new) in enumerate(zip(before, now, strict=True)):
             yield from _differences(old, new, f"{path}[{number}]")
-    elif before is _GONE:
-        yield f"{path} is new: {now!r}"
-    elif now is _GONE:
-        yield f"{path} is gone; it was {before!r}"
-    elif before != now:
-        yield f"{path} was {before!r} and is {now!r}"
+    else:
+        yield from _fields(before, now, path) or [f"{path} was {_short(before)} and is {_short(now)}"]
+
+
+def _fields(before: Any, now: Any, path: str) -> list[str]:
+    """Return which fields of two objects of one kind differ; empty if they have none."""
+    old, new = getattr(before, "__dict__", {}), getattr(now, "__dict__", {})
+    if type(before) is not type(now) or old.keys() != new.keys():
+        return []
+    return [text for name in old for text in _differences(old[name], new[name], f"{path}.{name}")]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= VALUE_MAX else f"{text[:VALUE_MAX]}…"
 
 
 def _files(root: Path) -> dict[str, tuple[str, int, str]]:
