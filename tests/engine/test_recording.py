@@ -17,9 +17,9 @@ from takeback.core.leases import Holder
 from takeback.engine.tracking import signs_of_life
 from takeback.errors import RefusedError
 from takeback.system import processes
+from takeback.testing import forks as kill
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
-from tests.runs import kill
 from tests.world import settings
 
 

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from takeback.errors import UsageError
+from takeback.testing import forks as kill
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
 from tests.crash.points import declared
 from tests.outbox import tools, workers
-from tests.runs import kill
 from tests.world import cli
 from tests.world.settings import write
 

@@ -26,6 +26,7 @@ SMALL_BY_NATURE = {
 
 # Small modules that one other imports, each with the reason why it is not a part of that one.
 CRUMBS = {
+    "engine.shadow.rehearsal": "what stands in for calls; the workspace's part has views and processes",
     "agents.agent_process": "looks at processes; the hook that asks it looks at events",
     "agents.elsewhere": "the workspaces in which one session works; the hook that asks it records in one",
     "agents.doctor.scratch": "a folder that goes away with its process; the trial is what happens in it",

@@ -21,10 +21,10 @@ from takeback.errors import LeaseHeld
 from takeback.storage.journal.postgres.journal import PostgresJournal
 from takeback.storage.journal.sqlite.journal import SqliteJournal
 from takeback.system import processes
+from takeback.testing import forks as kill
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
 from tests.crash.points import declared
-from tests.runs import kill
 from tests.world.settings import write
 
 ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))

@@ -10,11 +10,11 @@ import pytest
 
 from takeback.core.intents import IntentState
 from takeback.core.lifecycle import Life
+from takeback.testing.forks import killed_at, places, run
 from takeback.workspace.opening import open_workspace
 from tests.crash.points import declared
 from tests.outbox import tools
 from tests.outbox.conftest import QUICK
-from tests.runs.kill import killed_at, places, run
 from tests.world.settings import write
 
 ALL = bool(os.environ.get("TAKEBACK_TEST_ALL"))

@@ -14,8 +14,8 @@ import pytest
 import takeback
 from takeback.core.lifecycle import Life
 from takeback.errors import ConflictError, UsageError
+from takeback.testing import forks as kill
 from takeback.workspace.opening import open_workspace
-from tests.runs import kill
 from tests.runs.scene import Scene
 from tests.world.settings import write
 

@@ -10,9 +10,9 @@ import pytest
 from takeback.core.events import ActionBegan
 from takeback.core.rollback import Verdict
 from takeback.errors import ConflictError, RollbackIncomplete, UsageError
+from takeback.testing.forks import end, killed_at, run, start
 from takeback.workspace.opening import open_workspace
 from tests.runs import tools
-from tests.runs.kill import end, killed_at, run, start
 from tests.runs.scene import Scene, items, made
 from tests.runs.service import Refused, ask
 

@@ -15,11 +15,11 @@ import pytest
 from takeback.core.lifecycle import Life
 from takeback.engine.runs.recorded_calls import in_doubt
 from takeback.resources.calls import resource
+from takeback.testing.forks import BROKEN, killed_at, places, run, start
+from takeback.testing.forks import end as ended
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
 from tests.runs import service, tools
-from tests.runs.kill import BROKEN, killed_at, places, run, start
-from tests.runs.kill import end as ended
 from tests.runs.scene import Scene, items, made
 from tests.runs.service import ask
 from tests.sampling import ALL, half

@@ -10,9 +10,9 @@ import pytest
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import Verdict
 from takeback.errors import RollbackIncomplete, RunBusy
+from takeback.testing.forks import end, start
 from takeback.workspace.opening import open_workspace
 from tests.runs import tools
-from tests.runs.kill import end, start
 from tests.runs.scene import Scene, items, made
 
 

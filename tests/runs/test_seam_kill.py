@@ -9,8 +9,8 @@ import pytest
 
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import Verdict
+from takeback.testing.forks import killed_at, run
 from takeback.workspace.opening import open_workspace
-from tests.runs.kill import killed_at, run
 from tests.runs.scene import Scene
 
 SAMPLE = [

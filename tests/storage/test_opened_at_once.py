@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from takeback.testing.forks import end, start
 from takeback.workspace.opening import open_workspace
-from tests.runs.kill import end, start
 
 
 def opened(root: Path, home: Path, name: str) -> None:

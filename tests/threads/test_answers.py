@@ -15,7 +15,7 @@ from takeback import UsageError
 from takeback.core import events as e
 from takeback.core import keys
 from takeback.core.record import contents_named
-from tests.runs.kill import end, run, start
+from takeback.testing.forks import end, run, start
 from tests.runs.scene import Scene, items, made
 from tests.threads import desk
 from tests.threads.desk import Model

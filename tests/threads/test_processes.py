@@ -11,7 +11,7 @@ import pytest
 import takeback
 from takeback.core.lifecycle import Life
 from takeback.core.rollback import IN_DOUBT, Verdict
-from tests.runs.kill import end, killed_at, run, start
+from takeback.testing.forks import end, killed_at, run, start
 from tests.runs.scene import Scene, items, made
 from tests.threads import desk
 

@@ -72,6 +72,14 @@ def mounted(image: Path, options: str) -> Iterator[Path]:
             time.sleep(0.05)
 
 
+def at_one_instant(image: Path) -> bytes:
+    """Return the disk as it was at one instant. The kernel writes to it by itself, also while it is read."""
+    found = image.read_bytes()
+    while (again := image.read_bytes()) != found:
+        found = again
+    return found
+
+
 def cut(
     tmp_path: Path, left_out: str, cuts: int
 ) -> Iterator[tuple[dict[str, set[str]], dict[str, set[str] | None]]]:
@@ -92,7 +100,7 @@ def cut(
                     writer.send_signal(signal.SIGSTOP)
                 os.waitid(os.P_PID, writer.pid, os.WSTOPPED)
                 copy = tmp_path / "copy.img"
-                shutil.copyfile(image, copy)
+                copy.write_bytes(at_one_instant(image))
                 os.set_blocking(writer.stdout.fileno(), False)
                 while line := writer.stdout.readline():
                     note(acknowledged, line)

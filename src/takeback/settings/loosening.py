@@ -86,6 +86,7 @@ _TESTS: dict[str, tuple[Test, str]] = {
     "store.keep-journal": (_is_shorter, "keeps less"),
     "audit.webhooks": (_is_another, "tells"),
     "notify.to": (_is_another, "tells"),
+    "checks.after-rollback": (_is_another, "runs"),
     "rules.effects": (_is_allowed, "allows"),
     "rules.commands.allow": (_is_another, "allows"),
     "sandbox.commands": (_is_off, "loosens"),
@@ -98,6 +99,7 @@ _TESTS: dict[str, tuple[Test, str]] = {
 _FREE = (
     # They only tighten, name something, or set a time.
     "agents.autopilot",
+    "checks.timeout-s",
     "files.framework-stores",
     "outbox.first-pause-s",
     "outbox.longest-pause-s",

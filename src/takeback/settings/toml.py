@@ -134,6 +134,15 @@ class StageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     """A view that nobody has used for so many days is dropped, a day after a notice."""
 
 
+class ChecksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """What is asked after each rollback."""
+
+    after_rollback: tuple[str, ...] = ()
+    """Commands, run in the workspace without a shell. One that fails makes the rollback incomplete."""
+    timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 60.0
+    """How long each may take."""
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings in takeback.toml. Every part may be missing."""
 
@@ -148,6 +157,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agents: AgentsConfig = AgentsConfig()
     stage: StageConfig = StageConfig()
     notify: NotifyConfig = NotifyConfig()
+    checks: ChecksConfig = ChecksConfig()
     tools: dict[str, ToolTarget] = {}
     """Short names of tools, for plans and rules: a name to package.module:function."""
 

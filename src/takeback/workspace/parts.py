@@ -21,6 +21,7 @@ from takeback.engine.outbox.resource import OutboxResource
 from takeback.engine.outbox.webhooks import Audit, Webhook
 from takeback.engine.outbox.worker import bury
 from takeback.engine.past.moments import Moments
+from takeback.engine.rollback.afterwards import CommandChecks
 from takeback.engine.rollback.rollback import Rollbacks
 from takeback.engine.runs.parts import SharedParts
 from takeback.engine.runs.recorded_calls import RecordedCalls
@@ -379,7 +380,13 @@ class WorkspaceParts:
     @cached_property
     def rollbacks(self) -> Rollbacks:
         places = self.known_files.places
-        return Rollbacks(self.tracker, self.moments, self.calls, environment.actor(), places)
+        return Rollbacks(
+            self.tracker, self.moments, self.calls, environment.actor(), places, self._command_checks
+        )
+
+    def _command_checks(self) -> CommandChecks:
+        asked = self.settings.checks
+        return CommandChecks(self.root, asked.after_rollback, asked.timeout_s)
 
     @cached_property
     def known_files(self) -> KnownFiles:

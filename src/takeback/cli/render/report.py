@@ -133,7 +133,17 @@ def _elsewhere(history: History, report: RollbackReport) -> list[str]:
         headed("stays", folded(f"what {name} did outside the workspace", INDENT))
         for name in staying(history, report)
     ]
-    return [*(line for some in staying_lines for line in some), *_unknown(history, report)]
+    lines = [line for some in staying_lines for line in some]
+    return [*lines, *_unknown(history, report), *_checks(report)]
+
+
+def _checks(report: RollbackReport) -> list[str]:
+    """Return lines about the checks that were asked afterwards, the failed ones first."""
+    lines = []
+    for check in sorted(report.checks, key=lambda check: check.passed):
+        word = "checked" if check.passed else "check failed"
+        lines += headed(word, folded(check.name if check.passed else f"{check.name}: {check.why}", INDENT))
+    return lines
 
 
 def _unknown(history: History, report: RollbackReport) -> list[str]:
@@ -380,6 +390,8 @@ def _kept_by_choice(history: History, report: RollbackReport) -> str:
 
 def _remaining(history: History, report: RollbackReport) -> list[str]:
     remaining = [item for item in report.items if not item.verified or item.did in ("failed", "conflict")]
+    if not remaining and report.checks:
+        return folded("Incomplete: all recorded changes are taken back, and a check failed.", "")
     noun = "path" if all(item.resource in ("files", "outside") for item in remaining) else "thing"
     count = plural(len(remaining), f"{noun} is", f"{noun}s are")
     is_unknown = all(item.did == "unverifiable" for item in remaining)

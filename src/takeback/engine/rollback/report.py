@@ -102,6 +102,17 @@ class ReportItem(msgspec.Struct, frozen=True):
         return data | {"blockers": list(self.blockers)} if self.blockers else data
 
 
+class CheckResult(msgspec.Struct, frozen=True):
+    """The answer of one check that was asked after a rollback."""
+
+    name: str
+    passed: bool
+    why: str = ""
+
+    def data(self) -> dict[str, Any]:
+        return {"check": self.name, "passed": self.passed, "why": self.why}
+
+
 class RollbackReport(msgspec.Struct, frozen=True):
     """The list of targets with what was done to each. `rollback` is empty if no rollback began."""
 
@@ -130,6 +141,9 @@ class RollbackReport(msgspec.Struct, frozen=True):
     """True if an undo of `of` and `others` together would not stop."""
     files_apart: bool = False
     """True if an undo of the files alone could be merged: a branch cannot be, and is in the way."""
+
+    checks: tuple[CheckResult, ...] = ()
+    """The answers of the checks that were asked afterwards; if one failed, the verdict is partial."""
 
     @property
     def is_stopped(self) -> bool:
@@ -169,7 +183,7 @@ class RollbackReport(msgspec.Struct, frozen=True):
             names = _names(self.texts(lines), _sizes(lines))
             return f"Stopped at {names}: {why.partition(BY_HAND)[0]}. Nothing was {_NOTHING_DONE[self.kind]}."
         if not self.items:
-            return f"Nothing to {DOING[self.kind]}.{self._elsewhere()}"
+            return f"Nothing to {DOING[self.kind]}.{self._elsewhere()}{self._checked()}"
         words = _ACCEPTED if self.kind == "accept" else {}
         parts = [
             f"{words.get(did, did)} {_names(self.texts(lines), _sizes(lines))}" for did, lines in self.lists()
@@ -179,7 +193,13 @@ class RollbackReport(msgspec.Struct, frozen=True):
         if not self.preview:
             verified, total = self.verified
             text += f" Verified {verified:,} of {total:,}."
-        return text + self._elsewhere()
+        return text + self._elsewhere() + self._checked()
+
+    def _checked(self) -> str:
+        failed = [check for check in self.checks if not check.passed]
+        passed = len(self.checks) - len(failed)
+        done = f" {passed} check{'' if passed == 1 else 's'} passed." if passed else ""
+        return done + "".join(f" The check {check.name} failed: {check.why}." for check in failed)
 
     def _elsewhere(self) -> str:
         stays = f" What {_names(self.beyond)} did elsewhere stays." if self.beyond else ""
@@ -234,6 +254,7 @@ class RollbackReport(msgspec.Struct, frozen=True):
             "finished_earlier": self.finished_earlier,
             "unknown": list(dict.fromkeys((*self.doubtful, *self.unknown))),
             "items": [item.data() for item in self.items],
+            **({"checks": [check.data() for check in self.checks]} if self.checks else {}),
             **({"passed_over": list(self.passed)} if self.passed else {}),
             **({"unsettled": list(self.unsettled)} if self.unsettled else {}),
         }

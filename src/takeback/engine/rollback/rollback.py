@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
+from typing import Concatenate, ParamSpec
 
 import msgspec
 
@@ -40,6 +41,7 @@ from takeback.engine.rollback import items as rollback_items
 from takeback.engine.rollback import restore as rollback_restore
 from takeback.engine.rollback import unreachable
 from takeback.engine.rollback import unreachable as rollback_unreachable
+from takeback.engine.rollback.afterwards import CommandChecks, RollbackCheck, asked
 from takeback.engine.rollback.busy import BusyWait, is_mine, refuse_background
 from takeback.engine.rollback.report import ReportItem, RollbackReport, is_minor, of_plan
 from takeback.engine.runs.recorded_calls import RecordedCalls, left_standing
@@ -62,19 +64,43 @@ Places = Callable[[Iterable[Change]], Mapping[Target, ListPlace]]
 """Returns how much each of these changes matters to a person."""
 
 
+P = ParamSpec("P")
+
+
+def _asking(
+    method: Callable[Concatenate[Rollbacks, P], RollbackReport],
+) -> Callable[Concatenate[Rollbacks, P], RollbackReport]:
+    """Ask the checks of takeback.toml when the method has released the lock: they may take a while."""
+
+    @wraps(method)
+    def asks(self: Rollbacks, /, *args: P.args, **kwargs: P.kwargs) -> RollbackReport:
+        return asked(method(self, *args, **kwargs), (), self.checks())
+
+    return asks
+
+
 class Rollbacks:
     """The rollbacks of one workspace."""
 
     def __init__(
-        self, tracker: Tracker, moments: Moments, calls: RecordedCalls, actor: str, places: Places
+        self,
+        tracker: Tracker,
+        moments: Moments,
+        calls: RecordedCalls,
+        actor: str,
+        places: Places,
+        checks: Callable[[], CommandChecks],
     ) -> None:
+        """`checks` returns the commands that are asked after each rollback, as accepted by now."""
         self.tracker = tracker
         self.moments = moments
         self._places = places
         self.calls = calls
         self.ledger = tracker.ledger
         self.actor = actor
+        self.checks = checks
 
+    @_asking
     def undo(
         self,
         wanted_ids: Sequence[str] = (),
@@ -154,6 +180,7 @@ class Rollbacks:
             select.of_actions(history, select.inside(history, [*chosen.actions, *more])) if more else chosen
         )
 
+    @_asking
     def redo(self, *, preview: bool = False, on_conflict: OnConflict = OnConflict.STOP) -> RollbackReport:
         """Take the most recent rollback back."""
         with self._quiet() as finished:
@@ -164,6 +191,7 @@ class Rollbacks:
             choices = self._choices(plan, chosen)
             return self._decide(plan, e.RollbackKind.REDO, preview=preview, choices=choices)
 
+    @_asking
     def restore(self, moment: str, *, wanted: Filter = any_target, preview: bool = False) -> RollbackReport:
         """Make the world equal to a moment, whoever changed it."""
         found = self.moments.find(moment)  # before anything is recorded: a time may be a moment ago
@@ -223,8 +251,16 @@ class Rollbacks:
         *,
         preview: bool = False,
         on_conflict: OnConflict = OnConflict.STOP,
+        checks: Sequence[RollbackCheck] = (),
     ) -> RollbackReport:
-        """Take back what a run did after a position in the journal, even while it or others go on."""
+        """Take back what a run did after a position in the journal, even while it or others go on.
+
+        `checks` are those of the run, asked before the commands of takeback.toml.
+        """
+        report = self._of_run(run, after, preview=preview, on_conflict=on_conflict)
+        return asked(report, checks, self.checks())
+
+    def _of_run(self, run: str, after: int, *, preview: bool, on_conflict: OnConflict) -> RollbackReport:
         with self.tracker.lock.held():
             self.ledger.refresh()
             self.finish()

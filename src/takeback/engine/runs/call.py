@@ -121,10 +121,9 @@ class Caller:
         self._retries = self._declared.retries or (step.retries if step else 0)
         self._at_work = run.at_work
         self._shadow = run.options.shadow
-        rehearsal = run.options.rehearsal
         self._made = self._function
-        if rehearsal is not None:
-            self._made = rehearsal.made(self._function, self._declared, self._place)
+        if run.options.instead is not None:
+            self._made = run.options.instead(self._function, self._declared, self._place)
 
     def make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _, args, kwargs = unwrapped(self._asked_for, args, kwargs)

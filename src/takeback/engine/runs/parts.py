@@ -17,7 +17,7 @@ from takeback.engine.locks.guard import LockGuard
 from takeback.engine.locks.leases import Leases
 from takeback.engine.rollback.rollback import Rollbacks
 from takeback.engine.runs.checks import seconds_of, text_of
-from takeback.engine.runs.declare import refuse_idle
+from takeback.engine.runs.declare import Declared, Function, refuse_idle
 from takeback.engine.runs.recorded_calls import RecordedCalls
 from takeback.engine.runs.workflow_file import KeptFile
 from takeback.engine.tracking.tracker import Tracker
@@ -26,8 +26,10 @@ from takeback.ports.clock import Clock
 from takeback.ports.databases import Databases
 
 if TYPE_CHECKING:
-    from takeback.engine.shadow.rehearsal import Rehearsal
     from takeback.engine.shadow.shadow import Shadow
+
+Instead = Callable[[Function, Declared, str], Function]
+"""Returns what a call makes instead of a function, by its declaration and the path of its step."""
 
 CHECKPOINTS = ("action", "step", "run")
 ON_FAILURE = ("undo", "pause", "draft")
@@ -75,8 +77,8 @@ class Options(msgspec.Struct, frozen=True):
     """Places outside the workspace that are looked at while the run is open."""
     shadow: Shadow | None = None
     """What takes down the calls and messages that are only intended, if the run is a shadow."""
-    rehearsal: Rehearsal | None = None
-    """What stands in for calls, and fails one of them, if the run is a rehearsal."""
+    instead: Instead | None = None
+    """What its calls make instead of the functions themselves, in a rehearsal or a test."""
     on_failure: str = "undo"
     """What happens to a failed run: it is taken back, pauses after its completed steps, or is kept as a draft."""
 

@@ -25,6 +25,7 @@ from takeback.core.values import said
 from takeback.engine.locks.leases import TTL_S
 from takeback.engine.locks.run_lock import RunLock
 from takeback.engine.outbox.defer import TIMEOUT_S, TRIES, defer, handler_of, refuse_no_number
+from takeback.engine.rollback.afterwards import RollbackCheck
 from takeback.engine.rollback.report import RollbackReport
 from takeback.engine.runs.actions import Actions
 from takeback.engine.runs.actions import ActionScope as Standing
@@ -32,7 +33,7 @@ from takeback.engine.runs.buffered import Buffered
 from takeback.engine.runs.call import Caller
 from takeback.engine.runs.checks import choice_of, position_of, seconds_of, text_of
 from takeback.engine.runs.database import Database
-from takeback.engine.runs.declare import Function
+from takeback.engine.runs.declare import Function, refuse_idle
 from takeback.engine.runs.in_flight import AlsoAsync
 from takeback.engine.runs.memory import DictHandle, RunMemory
 from takeback.engine.runs.parts import Options, RunParts
@@ -75,6 +76,7 @@ class Run(Actions, AlsoAsync["Run"]):
         self._ledger = parts.tracker.ledger
         self._replica: dict[str, Any] = {}
         self._names: Counter[str] = Counter()
+        self._after_rollback: list[RollbackCheck] = []
 
     @property
     def id(self) -> str:
@@ -138,13 +140,13 @@ class Run(Actions, AlsoAsync["Run"]):
             self._context.beat.stop()
             if self._context.body and self._ledger.history.actions[self._context.body].life is not Life.OPEN:
                 self._context.beat.remove(self._context.body)
-            elif self._context.body and in_time:
+            if self._context.body and in_time and not self._context.replayed:
                 self._give_up()
 
     def _give_up(self) -> None:
-        """Treat the run as if its process had died, because its end could not be recorded. It can be continued."""
-        for id in self._ledger.history.runs[self.id].actions:
-            self._tracker.life.give_up(id)
+        """Treat what has no recorded end as if its process had died: the disk may be full. It can be settled then."""
+        for action in self._ledger.history.unended_in(self.id):
+            self._tracker.life.give_up(action.id)
 
     def _begin(self) -> bool:
         """Begin, continue or replay the run. Return False while another process runs it."""
@@ -236,7 +238,9 @@ class Run(Actions, AlsoAsync["Run"]):
         pauses = self.options.on_failure == "pause" and not isinstance(error, (KeyboardInterrupt, SystemExit))
         after = last_completed(self._ledger.refresh(), self.id, self._context.body) if pauses else 0
         try:
-            self.report = self._parts.rollbacks.of_run(self.id, after, on_conflict=self.options.on_conflict)
+            self.report = self._parts.rollbacks.of_run(
+                self.id, after, on_conflict=self.options.on_conflict, checks=self._after_rollback
+            )
         except ConflictError as stopped:
             self._ledger.append([e.RunHandedOver(f"{why}; {stopped.message}")], self.id)
             self._parts.file.end("blocked", "it was not taken back")
@@ -369,10 +373,20 @@ class Run(Actions, AlsoAsync["Run"]):
         choice = choice_of(on_conflict) if on_conflict else self.options.on_conflict
         position = position_of(self._ledger.refresh(), self.id, to, self._parts.rollbacks.moments)
         with nullcontext() if preview else self._context.at_work.alone():
-            report = self._parts.rollbacks.of_run(self.id, position, preview=preview, on_conflict=choice)
+            report = self._parts.rollbacks.of_run(
+                self.id, position, preview=preview, on_conflict=choice, checks=self._after_rollback
+            )
         if report.verdict is Verdict.PARTIAL and not preview:
             raise RollbackIncomplete(str(report), hint="the report names what remains", report=report)
         return report
+
+    def after_rollback(self, check: RollbackCheck) -> None:
+        """Ask this check whenever this process takes back something of the run. It gets the report.
+
+        It looks and changes nothing. If it returns False or raises, the rollback is incomplete.
+        """
+        refuse_idle("of the run", check=check)
+        self._after_rollback.append(check)
 
     def require(self, condition: object, message: str) -> None:
         """Raise InvariantBroken, which ends the run, if the condition does not hold."""

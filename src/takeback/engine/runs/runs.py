@@ -32,7 +32,7 @@ class Runs:
     """The runs of one workspace."""
 
     def __init__(self, shared: SharedParts) -> None:
-        self._shared = shared
+        self.shared = shared
         self._tracker = shared.tracker
         self._ledger = shared.tracker.ledger
         self._calls = shared.calls
@@ -48,7 +48,7 @@ class Runs:
         self, options: Options, approve: Approve | None = None, approval_wait_s: float = 3600.0
     ) -> RunParts:
         refuse_idle("function", approve=approve)
-        began, judging = options.began, self._shared.judges(options.roots)
+        began, judging = options.began, self.shared.judges(options.roots)
         gate_of_run = Gate(
             self._ledger,
             self._tracker.lock,
@@ -58,8 +58,8 @@ class Runs:
             approve=approve,
             wait_s=approval_wait_s,
         )
-        file = KeptFile(self._shared.root, began.name, began.key, options.steps, began.actor)
-        shared = msgspec.structs.asdict(self._shared)
+        file = KeptFile(self.shared.root, began.name, began.key, options.steps, began.actor)
+        shared = msgspec.structs.asdict(self.shared)
         return RunParts(**shared, judging=judging, gate=gate_of_run, file=file)
 
     # Runs that are not the work of one process

@@ -20,6 +20,9 @@ SIMULATE = "__takeback_simulate__"
 _folder: ContextVar[Path | None] = ContextVar("takeback-simulation", default=None)
 _everywhere: list[Path] = []
 
+Around = Callable[[Callable[..., Any]], Callable[..., Any]]
+_around: list[Around] = []
+
 
 def simulation() -> Path | None:
     """Return the folder in which stand-ins for other systems keep their state; None while everything is real."""
@@ -40,10 +43,20 @@ def simulating(folder: Path, *, everywhere: bool = False) -> Iterator[None]:
             _everywhere.pop()
 
 
+@contextmanager
+def wrapping(around: Around) -> Iterator[None]:
+    """Let handlers of this process be called through what `around` returns for each. For tests only."""
+    _around.append(around)
+    try:
+        yield
+    finally:
+        _around.remove(around)
+
+
 def made_of(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function to call now: itself, or in a simulation what stands in for it. Raise if nothing does."""
     if simulation() is None:
-        return function
+        return _around[-1](function) if _around else function
     chosen = getattr(function, SIMULATE, None)
     if chosen is None:
         name = getattr(function, "__qualname__", function)

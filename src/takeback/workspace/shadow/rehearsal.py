@@ -187,7 +187,7 @@ class _RehearsedRuns:
 
     def run(self, name: str, *, key: str, autopilot: bool, **_: Any) -> Run:
         began = RunBegan(name, key=key, autopilot=autopilot, actor=environment.actor())
-        options = Options(began, rehearsal=self._rehearsal).checked()
+        options = Options(began, instead=self._rehearsal.made).checked()
         # Whoever rehearses has agreed to everything: nothing of it is real.
         parts = self._inner.parts.runs.parts_of(options, lambda _: True)
         return Run(parts, options)

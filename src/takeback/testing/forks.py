@@ -1,4 +1,4 @@
-"""Processes that run a program and are killed at the n-th named place that they pass."""
+"""Forks of this process that run a program, and may be killed at the n-th named place that they pass."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ from takeback.system import crash_points
 
 KILLED = -signal.SIGKILL
 BROKEN = 70
+"""The exit code of a program that raised an error which is not Takeback's."""
 
 Program = Callable[..., object]
 
 
 def start(program: Program, *given: Any, hook: crash_points.Hook | None = None, errors: Path) -> int:
-    """Run a program in a fork; its exit code is 0, that of a Takeback error, or BROKEN with the trace in `errors`."""
+    """Run a program in a fork, and return its process id.
+
+    Its exit code is 0, that of a Takeback error, or BROKEN with the trace in `errors`.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", DeprecationWarning
@@ -50,15 +54,17 @@ def start(program: Program, *given: Any, hook: crash_points.Hook | None = None, 
 
 
 def end(pid: int) -> int:
+    """Wait for a fork, and return its exit code as `subprocess` does."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def run(program: Program, *given: Any, errors: Path) -> int:
+    """Run a program in a fork to its end, and return its exit code."""
     return end(start(program, *given, errors=errors))
 
 
 def places(program: Program, *given: Any, errors: Path) -> list[str]:
-    """Every named place that a program passes, in order."""
+    """Return every named place that a program passes, in order."""
     reader, writer = os.pipe()
     with open(reader) as pipe:
         pid = start(program, *given, hook=lambda name: _tell(writer, name), errors=errors)
