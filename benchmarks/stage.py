@@ -87,6 +87,8 @@ def git_worktree(root: Path, place: Path) -> float | None:
         "-c",
         "user.name=x",
         "-c",
+        "gc.auto=0",
+        "-c",
         "user.email=x@y",
     ]
     if subprocess.run(["git", "init", "-q", "--bare", repository], capture_output=True).returncode:
@@ -96,7 +98,7 @@ def git_worktree(root: Path, place: Path) -> float | None:
     add = ["git", f"--git-dir={repository}", "worktree", "add", "-q", str(place), "-b", "copy"]
     took = timed(lambda: subprocess.run(add, check=True, capture_output=True))
     shutil.rmtree(place)
-    shutil.rmtree(repository)
+    shutil.rmtree(repository, ignore_errors=True)
     return took
 
 

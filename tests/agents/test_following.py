@@ -188,7 +188,8 @@ def test_the_report_of_one_call_names_its_prompt(desk: Path, tb: Workspace) -> N
     client.write("a", "a\n")
     client.write("b", "b\n")
     said = World(desk, tb.state.parent.parent).run("undo").stdout
-    assert f"Everything that its prompt did (tidy up):  takeback undo {steps(tb)[0].id}" in said
+    (offered,) = [line for line in said.splitlines() if 'all of the prompt "tidy up"' in line]
+    assert offered.endswith(f"takeback undo {steps(tb)[0].id}")
 
 
 def test_a_call_that_takes_out_the_hooks_is_told_to_the_human_at_once(desk: Path, tb: Workspace) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from takeback.agents import settings
 from takeback.agents.settings import apply, failing_open, jsontext
+from takeback.cli.consent import without_repeats
 from takeback.errors import ConflictError, UsageError
 
 JSON_AGENTS = [agent for agent in settings.LAYOUTS if agent != "opencode"]
@@ -207,6 +208,14 @@ def test_any_text_comes_back(text: str, agent: str) -> None:
 
 
 # --- On the disk ---
+
+
+def test_the_command_that_every_hook_runs_is_shown_to_a_human_once(tmp_path: Path) -> None:
+    edit = apply.installing("claude-code", tmp_path / "settings.local.json")
+    shown = list(without_repeats(edit.diff.splitlines()))
+    (whole,) = [line for line in shown if "takeback-hook claude-code" in line or "knock.py" in line]
+    assert "SessionStart" in whole
+    assert '+    "PostToolUse … as above' in shown and '+    "PostToolUseFailure … as above' in shown
 
 
 def test_a_file_is_changed_whole_and_keeps_its_mode(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from collections.abc import Iterator
 from itertools import product
@@ -92,7 +93,7 @@ def test_each_entry_says_what_it_changed_by_name_and_what_became_of_it(seen: Sce
     assert line(seen, "Edit limits.py").split()[-1] == "changed"
     assert "failed" in line(seen, "run-tests.sh") and line(seen, "run-tests.sh").endswith("report.txt")
     assert line(seen, "mkdir -p build").endswith("build: 9 files")
-    assert line(seen, "rm -f").endswith(".env, report.txt")
+    assert line(seen, "rm -f").endswith("report.txt, .env")
     assert "main → " in line(seen, "git commit")
     assert "asked, allowed by you, cannot be taken back" in line(seen, "git push")
     assert line(seen, "outside any action").split()[1] == "you"
@@ -118,6 +119,51 @@ def test_no_line_is_wider_than_the_screen_and_no_state_is_lost(day: Scene) -> No
         said = " ".join("\n".join(shown).split())
         for state in ("failed", "asked, allowed by you, cannot be taken back", "taken back"):
             assert state in said, (words, state)
+
+
+def test_what_else_is_shown_of_a_day_fits_the_screen(seen: Scene) -> None:
+    entries = json.loads(seen.takeback("log", "--json", "-n", "0"))["entries"]
+    ids = {id for entry in entries for id in (entry["id"], entry.get("run"), entry.get("step")) if id}
+    looks: list[tuple[str, ...]] = [("show", id) for id in sorted(ids)]
+    looks += [("log", "--path", "app.py"), ("log", "--path", "."), ("stage", "list")]
+    for words in looks:
+        shown = seen.takeback(*words, columns=60)
+        assert max(map(cells, shown.splitlines())) <= 60, shown
+
+
+def test_the_names_in_the_log_are_in_the_order_of_all_lists(empty: Scene) -> None:
+    empty.build()
+    agent = AgentAtWork(empty, "claude-code", "one")
+    agent.prompt("make a mess")
+    agent.bash(
+        "mkdir node_modules && for n in 1 2 3 4 5; do echo $n > node_modules/$n.js; done; "
+        "echo x > build.log; echo x > zebra.txt; rm .env; git branch other"
+    )
+    (entry, *_) = json.loads(empty.takeback("log", "--json", "--changed"))["entries"]
+    branch, *files = entry["names"]
+    assert branch.startswith("other → ")
+    assert files == ["zebra.txt", ".env", "build.log", "node_modules: 5 files"]
+
+
+def test_a_call_is_shown_with_its_prompt_and_the_rest_of_its_session_is_counted(seen: Scene) -> None:
+    (id,) = [e["id"] for e in json.loads(seen.takeback("log", "--json", "--grep", "git push"))["entries"]]
+    said = seen.takeback("show", id)
+    assert said.startswith(f"{id}  Bash git push origin main\n")
+    assert 'prompt s18 "now clean up and commit", session r3' in said
+    assert "By then session r3 had 2 prompts and 9 calls; --all lists them" in said
+    assert "Edit limits.py" not in said and "Edit limits.py" in seen.takeback("show", id, "--all")
+
+
+def test_the_life_of_a_file_offers_only_what_works(day: Scene) -> None:
+    day.takeback("save", "now")
+    for path in (".", "app.py", ".env", "build"):
+        offered = [
+            line.split("takeback ", 1)[1] for line in lines(day, "--path", path) if "  takeback " in line
+        ]
+        assert any(way.startswith("show ") for way in offered)
+        for way in offered:
+            words = shlex.split(way)
+            day.takeback(*words, *{"undo": ["--preview"], "show": ["--json"]}.get(words[0], []))
 
 
 def test_wide_letters_take_two_columns(empty: Scene) -> None:
@@ -147,7 +193,7 @@ def test_filters(seen: Scene) -> None:
     )
     both = "\n".join(lines(seen, "--agent", "codex", "--path", "app.py"))
     assert "apply_patch" in both and "conftest" not in both
-    assert lines(seen, "--grep", "nothing has these words") == ["Nothing fits."]
+    assert lines(seen, "--grep", "nothing has these words") == ["Nothing matches."]
     assert any("there is more" in line for line in lines(seen, "-n", "3"))
 
 

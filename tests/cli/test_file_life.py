@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,8 @@ def test_any_bytes_come_out_as_they_were(tmp_path: Path) -> None:
     assert shown(as_before, f"{first}:link") == b"blob"
     kept = tmp_path / "old.db"
     kept.write_bytes(shown(as_before, f"{first}:app.db"))
-    assert sqlite3.connect(kept).execute("SELECT * FROM t").fetchall() == [(1,)]
+    with closing(sqlite3.connect(kept)) as old:
+        assert old.execute("SELECT * FROM t").fetchall() == [(1,)]
     data = shop.do("show", f"{first}:blob", "--json").json
     assert data["size"] == len(whole) and "base64" in data and "text" not in data
 

@@ -98,6 +98,8 @@ def test_everything_long_tells_how_far_it_is_and_leaves_no_trace(changed: Worksp
         ("undo", "--preview"): {"Taking back"},
         ("undo",): {"Removing files"},
         ("redo",): {"Preparing files", "Putting files back", "Reading files"},
+        ("log", "-n", "0"): {"Reading the history", "Arranging the entries"},
+        ("log", "--flat", "--grep", "no such text"): {"Reading the history"},
         ("verify", "--deep"): {"Reading files", "Checking 00000001.pack"},
         ("gc",): {"Looking at what is needed", "Looking at stored content", "Cleaning up 00000001.pack"},
     }
@@ -122,6 +124,21 @@ def test_an_undo_of_more_than_half_a_second_tells_that_it_goes_on(changed: Works
     code, shown = on_terminal(changed, "undo", program=("-c", SLOW))
     assert code == 0 and f"{CLEARED}Taking back: 1 s {CLEARED}" in shown
     assert "Took back" in shown.rpartition(CLEARED)[2], "and leaves no trace"
+
+
+INTERRUPTED = """
+import os, signal, sys
+from takeback.cli import main
+from takeback.engine.describe import recent
+recent._passes = lambda *given: os.kill(os.getpid(), signal.SIGINT)
+main(sys.argv[1:])
+"""
+
+
+def test_a_search_of_the_history_can_be_interrupted(changed: Workspace) -> None:
+    code, shown = on_terminal(changed, "log", "--grep", "no such text", program=("-c", INTERRUPTED))
+    assert code == 130 and "Interrupted" in shown and "Traceback" not in shown
+    changed.do("log")
 
 
 def test_no_progress_beside_json(changed: Workspace) -> None:

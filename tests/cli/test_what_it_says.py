@@ -50,7 +50,8 @@ def test_the_last_action_is_said_to_be_a_part_of_its_run(tmp_path: Path) -> None
     root = project(tmp_path)
     python(root, f"{OPEN}  run.memory['goal'] = 1\n  run.call(tools.book, 'blue')")
     previewed = command(root, "undo", "--preview")
-    assert "That would be one action of r2 (party). All of it:  takeback undo r2" in previewed.stdout
+    assert "That would be one action of run r2 (party).\n  all of r2 " in previewed.stdout
+    assert " takeback undo r2\n" in previewed.stdout
     undone = command(root, "undo", "--json")
     assert '"part_of":"r2"' in undone.stdout.replace(" ", ""), undone.stderr
     rest = command(root, "undo")

@@ -120,6 +120,6 @@ def test_bash_completes_commands_and_options(world: Workspace) -> None:
         assert done.stderr == ""
         return [found.split(",")[1] for found in done.stdout.split()]
 
-    assert complete("takeback re") == ["redo", "restore", "replay", "resume"]
+    assert complete("takeback re") == ["redo", "restore", "rehearse", "replay", "resume"]
     assert complete("takeback undo --on") == ["--on-conflict"]
     assert "merge" in complete("takeback undo --on-conflict m")

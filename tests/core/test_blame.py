@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,6 +84,54 @@ def test_an_undo_brings_back_the_lines_of_others() -> None:
     assert f.blame("a\n") == [Whose.FIRST]
 
 
+def test_an_undo_brings_back_lines_that_were_gone_altogether() -> None:
+    f = Texts("a\n")
+    mine = f.write("a\nmine\n")
+    f.write("theirs\n")
+    f.write("a\nmine\n", rollback=True)
+    assert f.blame("a\nmine\n") == [Whose.FIRST, mine]
+
+
+def test_an_undo_puts_back_what_was_written_last() -> None:
+    f = Texts()
+    f.write("a\n")
+    f.write("")
+    again = f.write("a\n")
+    f.write("b\n")
+    f.write("a\n", rollback=True)
+    assert f.blame("a\n") == [again]
+
+
+def lines(text: str) -> str:
+    """Return a text with one line for each letter."""
+    return "".join(f"{letter}\n" for letter in text)
+
+
+@pytest.mark.parametrize(
+    "texts, whose",
+    [
+        # The lines before and after are the same, and something moved in between.
+        (("qz", "xqz", "pxz"), [1, 0, Whose.FIRST]),
+        (("pxz", "xqz"), [Whose.FIRST, 0, Whose.FIRST]),
+        # A last line that is there twice is the last one.
+        (("abz", "azbz", "cz"), [1, Whose.FIRST]),
+        # Lines between others that are new.
+        (("amb", "amnb", "cdmne"), [1, 1, Whose.FIRST, 0, 1]),
+    ],
+)
+def test_a_line_is_followed_to_where_it_was(texts: tuple[str, ...], whose: list[int]) -> None:
+    f = Texts(lines(texts[0]))
+    for text in texts[1:]:
+        f.write(lines(text))
+    assert f.blame(lines(texts[-1])) == whose
+
+
+def test_a_line_that_is_there_very_often_is_followed_too() -> None:
+    f = Texts(lines("a" + "x" * 300 + "b"))
+    f.write(lines("c" + "x" * 300 + "d"))
+    assert f.blame(lines("c" + "x" * 300 + "d")) == [0, *[Whose.FIRST] * 300, 0]
+
+
 def test_an_undo_that_merged_wrote_only_what_is_new() -> None:
     f = Texts("a\n")
     agent = f.write("a\nagent\n")
@@ -107,6 +156,11 @@ def test_what_is_no_longer_kept_is_said() -> None:
     assert f.blame("a\nb\nc\n") == [Whose.GONE, Whose.GONE, second] and first == 0
     del f.kept["a\nb\nc\n"]
     assert f.blame("a\nb\nc\n") == [Whose.GONE] * 3
+
+
+def test_no_number_of_a_change_is_taken_for_another_writer() -> None:
+    assert {whose.name: whose.value for whose in Whose} == {"FIRST": -1, "UNRECORDED": -2, "GONE": -3}
+    assert not Written(Change(F, ABSENT, ABSENT)).is_rollback
 
 
 def test_lines_end_at_newlines_alone() -> None:

@@ -16,13 +16,14 @@ from takeback.core.entities import ManyEntries
 from takeback.core.history import History
 from takeback.core.intents import IntentDeferred, IntentsReleased, IntentState
 from takeback.core.lifecycle import Life
-from takeback.core.postings import Flag, Postings, Topic
+from takeback.core.postings import Flag, Postings, Topic, every
 from takeback.core.recollection import MANY
 from takeback.core.record import Record
 from tests.core.answers import answers, plain
 from tests.core.list_index import ListIndex
 from tests.core.random_story import RandomStory
 from tests.core.story import Story, version
+from tests.core.told import Told
 from tests.sampling import examples
 
 
@@ -269,6 +270,36 @@ def test_an_earlier_moment_is_as_the_fold_up_to_it(seed: int, moves: int, at: in
         )
 
 
+def test_the_records_about_something_tell_when_it_began_and_ended() -> None:
+    told = Told()
+    checkpoint = told.tell(e.CheckpointTaken())
+    run = told.tell(e.RunBegan("run"), "")
+    step = told.tell(e.StepBegan("step"), run.id)
+    action = told.tell(e.ActionBegan("tool", e.Effect.RESTORABLE, step=step.id), run.id)
+    asked = told.tell(e.ApprovalAsked("tool", e.Effect.RESTORABLE, "aa", 9), run.id)
+    answered = told.tell(e.ApprovalAnswered(asked.id, granted=True))
+    ended = told.tell(e.ActionEnded(action.id, e.Outcome.DONE), run.id)
+    over = told.tell(e.StepEnded(step.id, e.Outcome.DONE), run.id)
+    for history in told.every_way():
+        assert past.records_about(history, checkpoint.id) == [checkpoint.seq]
+        assert past.records_about(history, action.id) == [action.seq, ended.seq]
+        assert past.records_about(history, asked.id) == [asked.seq, answered.seq]
+        assert past.records_about(history, step.id) == [run.seq, step.seq, action.seq, over.seq]
+
+
+def test_an_earlier_moment_counts_what_there_was() -> None:
+    told = Told()
+    for _ in range(5):
+        told.tell(e.CheckpointTaken())
+    for history in told.every_way():
+        then = past.at(history, 3, lambda seqs: [told.records[seq - 1] for seq in seqs])
+        key = every(Topic.CHECKPOINTS)
+        assert then.postings.size(key) == 3 and then.postings.seqs(key) == [1, 2, 3]
+        assert list(then.postings.after(key, 1)) == [2, 3]
+        assert list(then.postings.newest(key)) == [3, 2, 1]
+        assert list(then.postings.newest(key, below=2)) == [1]
+
+
 def test_an_earlier_moment_has_no_flags() -> None:
     then = past.EarlierIndex(Postings(None), 3, lambda _: [])
     for ask in (
@@ -279,3 +310,15 @@ def test_an_earlier_moment_has_no_flags() -> None:
     ):
         with pytest.raises(NotImplementedError):
             ask()
+
+
+def test_the_approvals_of_a_plan_are_found_by_its_digest() -> None:
+    story = Story()
+    plans = [e.PlanApproved(digest, "plan") for digest in ("aa", "bb", "aa")]
+    records = [story.tell(plan) for plan in plans]
+    index = ListIndex(records)
+    index.take_in(index.opened_until(1))
+    for history in (story.history, index.opened()):
+        assert history.plan_approvals("aa") == [1, 3]
+        assert history.plan_approvals("bb") == [2]
+        assert history.plan_approvals("cc") == []

@@ -41,6 +41,7 @@ def at(text: str) -> str:
         ("today", "2026-11-17 23:00:00+00:00"),
         ("yesterday", "2026-11-16 23:00:00+00:00"),
         ("Yesterday  18:00", "2026-11-17 17:00:00+00:00"),
+        ("yesterday 23:59:59", "2026-11-17 22:59:59+00:00"),
         ("2h ago", "2026-11-18 12:30:20+00:00"),
         ("2h", "2026-11-18 12:30:20+00:00"),
         ("2 hours ago", "2026-11-18 12:30:20+00:00"),
@@ -125,9 +126,17 @@ def test_only_ids_stand_without_quotes() -> None:
 # Where it is
 
 
-def began(told: Told, stream: str = "w", *, step: str = "", parent: str = "", looked: bool = True) -> str:
+def began(
+    told: Told,
+    stream: str = "w",
+    *,
+    step: str = "",
+    parent: str = "",
+    looked: bool = True,
+    effect: e.Effect = e.Effect.RESTORABLE,
+) -> str:
     marks = LOOK if looked else ()
-    event = e.ActionBegan("tool", e.Effect.RESTORABLE, step=step, parent=parent, marks=marks)
+    event = e.ActionBegan("tool", effect, step=step, parent=parent, marks=marks)
     return told.tell(event, stream).id
 
 
@@ -191,6 +200,15 @@ def test_a_step_and_a_run_begin_with_their_first_look() -> None:
         assert found(history, f"after {run}") == (last, last)
 
 
+def test_a_look_begins_a_step_whatever_the_action_does() -> None:
+    told = Told()
+    run = told.tell(e.RunBegan("run"), "").id
+    step = told.tell(e.StepBegan("send"), run).id
+    told.tell(e.DriftSeen((change(F, "", "1"),), LOOK))
+    began(told, run, step=step, effect=e.Effect.IRREVERSIBLE)
+    assert found(told.story.history, f"before {step}") == (3, 4)
+
+
 def refused(history: History, text: str) -> UsageError:
     with pytest.raises(UsageError) as error:
         found(history, text)
@@ -242,6 +260,35 @@ def test_nobody_looked_around_a_call_inside_of_a_run() -> None:
         assert found(history, f"before {alone}") == (5, 5), "nothing else was at work"
 
 
+def test_a_call_of_an_agents_session_stands_alone_unless_it_is_inside_of_another() -> None:
+    told = Told()
+    session = told.tell(e.RunBegan("session", detached=True), "").id
+    call = began(told, session, looked=False)
+    inside = began(told, session, parent=call, looked=False)
+    for history in told.every_way():
+        assert found(history, f"before {call}") == (1, 1)
+        assert f'"before {call}"' in refused(history, f"before {inside}").hint
+
+
+def test_a_call_in_a_step_is_told_the_step() -> None:
+    told = Told()
+    run = told.tell(e.RunBegan("run"), "").id
+    step = told.tell(e.StepBegan("edit"), run).id
+    body = began(told, run, step=step)
+    call = began(told, run, step=step, parent=body, looked=False)
+    for history in told.every_way():
+        assert f'"before {step}"' in refused(history, f"before {call}").hint
+        assert found(history, f"before {step}") == (2, 3)
+
+
+def test_a_rollback_in_a_run_looks_for_itself() -> None:
+    told = Told()
+    run = told.tell(e.RunBegan("run"), "").id
+    undo = told.tell(e.RollbackBegan(e.RollbackKind.UNDO, ()), run).id
+    for history in told.every_way():
+        assert found(history, f"before {undo}") == (1, 1)
+
+
 def test_a_step_whose_first_call_nobody_looked_around_has_no_moment_before_it() -> None:
     told = Told()
     run = told.tell(e.RunBegan("run"), "").id
@@ -283,6 +330,15 @@ def test_a_time_is_found_without_reading_all_records() -> None:
     assert "1970-01-01T00:00:00Z" in error.value.hint
 
 
+def test_a_time_before_everything_is_told_when_it_began() -> None:
+    told = Told()
+    for n in range(2):
+        told.tell_at(NOW_US + n * 5_000_000, e.CheckpointTaken())
+    with pytest.raises(UsageError, match="nothing had been recorded yet") as error:
+        position(told.story.history, told.records, NOW_US - 1)
+    assert error.value.hint == "the first record is of 2026-11-18T14:30:20Z"
+
+
 def test_a_clock_that_was_set_back_makes_times_ambiguous() -> None:
     told = Told()
     second = 1_000_000
@@ -303,7 +359,7 @@ def test_a_clock_that_was_set_back_makes_times_ambiguous() -> None:
 
 def test_processes_that_write_at_once_set_no_clock_back() -> None:
     told = Told()
-    for at in (5_000_000, 4_000_001, 4_500_000, 3_900_000):
+    for at in (5_000_000, 4_000_000, 4_500_000, 3_999_999):
         told.tell_at(at, e.CheckpointTaken())
     assert told.story.history.setbacks == [4]
 

@@ -9,7 +9,7 @@ from takeback.core import events as e
 from takeback.core.change import Target
 from takeback.core.history import History
 from takeback.core.intents import IntentDeferred
-from takeback.core.postings import Flag, Postings, Topic, every, named, newest_of, numbered, of_target
+from takeback.core.postings import END, Flag, Postings, Topic, every, named, newest_of, numbered, of_target
 from takeback.core.standing import CurrentState
 from tests.core.answers import answers
 from tests.core.list_index import ListIndex
@@ -56,6 +56,7 @@ def test_the_numbers_in_an_index_stay_what_they_are() -> None:
         "LOOKS": 34,
         "PLAN": 35,
     }
+    assert END == 2**63 - 1, "the highest number that a database keeps"
     assert {flag.name: flag.value for flag in Flag} == {
         "UNDOABLE": 1,
         "REDOABLE": 2,

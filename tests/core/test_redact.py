@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from takeback.core.redact import ANNOUNCED, HIDDEN, NAMED, TOKENS, redact, secret_in
+from takeback.core.redact import ANNOUNCED, HIDDEN, NAMED, TOKENS, _places, redact, secret_in
 
 from .command_lines import WITH_SECRETS, WITHOUT
 from .more_command_lines import MORE_WITH_SECRETS, MORE_WITHOUT
@@ -216,3 +216,22 @@ def test_a_long_line_costs_its_length(unit: str) -> None:
     """A shape that is quadratic in the line takes minutes here, and the test's own limit ends it."""
     redact(unit * 20_000)
     secret_in(unit * 20_000)
+
+
+def test_each_shape_is_found_by_each_of_its_hints_and_the_short_ones_come_first() -> None:
+    shapes = [hints for hints, _ in ANNOUNCED] + [hints for _, hints, _ in TOKENS]
+    places = _places()
+    assert {(hint, place) for hint, some in places.items() for place in some} == {
+        (hint, place) for place, hints in enumerate(shapes) for hint in hints
+    }
+    assert [len(hint) for hint in places] == sorted(len(hint) for hint in places)
+    assert {hint for _, hints, _ in NAMED for hint in hints} <= places.keys()
+
+
+@pytest.mark.parametrize("hints", [("auth", "printf"), ("printf", "auth")])
+def test_shapes_are_replaced_in_their_order_whichever_hint_is_found_first(
+    hints: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shape of printf needs the name `auth`, which the shape of `auth=` would hide with what follows it."""
+    monkeypatch.setattr("takeback.core.redact._hints_in", lambda _: hints)
+    assert "1234567" not in redact("printf 'auth=%s' abcdef1234567XYZ")

@@ -124,6 +124,25 @@ def test_a_later_action_that_is_not_selected_is_named() -> None:
     assert item.do is Do.CONFLICT and item.blockers == (second,)
 
 
+def test_a_conflict_says_who_changed_it_since() -> None:
+    story = Story()
+    story.act({"f": "0"})
+    first = story.act({"f": "1"})
+    chosen = select.of_ids(story.history, [first])
+
+    def why() -> str:
+        (item,) = story.plan(chosen).conflicts
+        return item.why
+
+    story.edit("f", "mine", seen=False)
+    assert why() == "you changed it since", "neither what is taken back did, nor what came before it"
+    story.edit("f", "1", seen=False)
+    second = story.act({"f": "2"})
+    assert why() == f"{second} changed it since"
+    story.edit("f", "3", seen=True)
+    assert why() == "you changed it since"
+
+
 def test_a_shared_change_needs_both_makers() -> None:
     story = Story()
     other = story.act({"x": "1"})
@@ -553,6 +572,15 @@ def test_what_an_undo_kept_is_known() -> None:
     assert story.history.kept(id) == []
     story.carry_out(story.plan(select.of_ids(story.history, [id]), KEEP), UNDO)
     assert [entry.target for entry in story.history.kept(id)] == [a("f")]
+
+
+def test_what_was_kept_is_not_selected_again_with_its_run() -> None:
+    story = Story()
+    run = story.run()
+    story.act({"f": "agent"}, run)
+    story.edit("f", "human", seen=False)
+    story.carry_out(story.plan(select.of_run(story.history, run, 0), KEEP), UNDO)
+    assert select.of_run(story.history, run, 0).entries == ()
 
 
 def test_a_version_that_nobody_could_look_at() -> None:

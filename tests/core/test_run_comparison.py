@@ -30,6 +30,10 @@ def test_the_same_calls_are_the_same_whatever_time_they_took() -> None:
     assert [pair.kind for pair in found.pairs] == [PairKind.SAME, PairKind.SAME]
 
 
+def test_what_is_not_told_took_no_time_and_was_made() -> None:
+    assert deed("a").took_us == run().took_us == 0 and not deed("a").intended
+
+
 def test_each_difference_has_its_kind() -> None:
     first = run(deed("write", "a"), deed("send", "x"), deed("read", "q"), deed("test"))
     second = run(deed("write", "b"), deed("send", "x"), deed("test", outcome="failed"), deed("push", "main"))
@@ -48,6 +52,13 @@ def test_a_call_made_twice_by_one_is_once_alone() -> None:
     assert kinds(run(deed("a"), deed("a")), run(deed("a"))) == ["SAME", "ONLY_FIRST"]
 
 
+def test_other_arguments_pair_in_order_and_leave_what_is_the_same_alone() -> None:
+    first = run(deed("a", 1), deed("a", 2), deed("a", 3))
+    second = run(deed("a", 1), deed("a", 4), deed("a", 5))
+    pairs = compare(first, second).pairs
+    assert [(pair.first, pair.second) for pair in pairs] == list(zip(first.deeds, second.deeds, strict=True))
+
+
 def test_arguments_that_are_only_shown_in_part_compare_in_full() -> None:
     first, second = (deed("write", "long…", exactly=text) for text in ("long one", "long two"))
     assert kinds(run(first), run(second)) == ["ARGUMENTS"]
@@ -58,6 +69,7 @@ def test_effects_compare_by_what_is_left() -> None:
     second = run(effects={"a": ("9", "1"), "b": ("0", "7"), "d": ("0", "3")}, id="r2")
     found = compare(first, second)
     assert found.effects_alike == 1
+    assert not found.is_same
     assert [(one.target, bool(one.first), bool(one.second)) for one in found.effects] == [
         ("b", True, True),
         ("c", True, False),
@@ -72,9 +84,17 @@ def test_questions_of_one_alone_are_named() -> None:
     assert not found.is_same
 
 
+def test_a_question_is_named_as_often_as_one_asked_it_more() -> None:
+    one, other = RunQuestion("send", [], "granted"), RunQuestion("push", [], "granted")
+    found = compare(run(questions=(one,)), run(questions=(one, one, other, one), id="r2"))
+    assert found.questions == (("r2", one), ("r2", other), ("r2", one))
+
+
 def test_a_file_in_a_view_is_the_same_file() -> None:
     given = {"args": ["/work/a.md", "/work", "see /work/b and /workshop", 7]}
     assert relative_to(given, ["/work"]) == {"args": ["./a.md", ".", "see ./b and /workshop", 7]}
+    roots = ["", "/work", "/work/view/"]  # a run without a view has no folder of one
+    assert relative_to(["/work/view/a.md", "/work/a.md", "/etc"], roots) == ["./a.md", "./a.md", "/etc"]
 
 
 CALLS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), max_size=12)

@@ -158,3 +158,15 @@ def test_progress_of_a_rollback_is_kept_until_it_ends() -> None:
     assert story.history.actions[undo].progress == {}
     story.tell(e.RollbackProgressed(undo, item))
     assert len(story.history.breaches) == 1
+
+
+def test_a_step_ends_once() -> None:
+    story = Story()
+    run = story.run()
+    step = story.tell(e.StepBegan("edit"), run).id
+    known = story.history.runs[run]
+    assert known.ended == known.steps[step].ended == 0
+    ended = story.tell(e.StepEnded(step, e.Outcome.DONE), run)
+    again = story.tell(e.StepEnded(step, e.Outcome.DONE), run)
+    (breach,) = story.history.breaches
+    assert breach.seq == again.seq and story.history.runs[run].steps[step].ended == ended.seq

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from takeback.core import keys
+from takeback.core.change import Target
 from takeback.core.redact import HIDDEN
 from takeback.core.values import SHOWN_BYTES, plain, said, shortened, view
 from takeback.errors import UsageError
@@ -235,3 +236,24 @@ def test_values_deeper_than_the_interpreter_goes_are_named(monkeypatch: pytest.M
     monkeypatch.setattr("takeback.core.values.DEEPEST", 10**6)
     with pytest.raises(UsageError, match="the value contains itself"):
         plain(nested_in_itself())
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    {
+        "refs/heads/a/b": "branch a/b",
+        "refs/tags/v1": "tag v1",
+        "refs/remotes/origin/main": "remote branch origin/main",
+        "refs/stash": "stash",
+        "HEAD": "HEAD",
+        "refs/notes/heads": "refs/notes/heads",
+    }.items(),
+)
+def test_a_ref_is_named_as_people_do(name: str, expected: str) -> None:
+    assert Target("git", name).said == expected
+    assert Target("files", name).said == name
+
+
+def test_a_call_is_named_without_its_key() -> None:
+    assert Target("calls", "book a room 0123").said == "book a room"
+    assert Target("calls", "book").said == "book"

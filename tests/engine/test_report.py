@@ -47,6 +47,13 @@ def test_what_failed_is_not_counted_as_taken_back() -> None:
     assert text == "Took back 1 change: restored a, failed b. Verified 1 of 2."
 
 
+def test_what_follows_from_the_rest_is_counted_only_if_it_was_not_verified() -> None:
+    follows = msgspec.structs.replace(item("."), minor=True)
+    assert report(item("a"), follows).verified == (1, 1)
+    assert report(follows).verified == (1, 1), "there is nothing else"
+    assert report(item("a"), msgspec.structs.replace(follows, verified=False)).verified == (1, 2)
+
+
 def test_a_preview_is_in_the_conditional() -> None:
     assert str(report(item("a", verified=False), preview=True)) == "Would take back 1 change: restored a."
 

@@ -109,7 +109,7 @@ def matches(expected: list[str], printed: str) -> bool:
 VOLATILE = (
     (re.compile(r"\S*/work(?=/)"), "…"),
     (re.compile(r" *\b(?:just now|\d+ (?:s|min|h) ago)"), " …"),
-    (re.compile(r"(?m)^ id +when +"), " id … "),  # as wide as the times below
+    (re.compile(r"(?m)^id +when +"), "id … "),  # as wide as the times below
     (re.compile(r"\b\d\d:\d\d\b"), "…"),
     (re.compile(r"\d+(?:\.\d+)?(?= s\b)"), "…"),
     (re.compile(r"\b[0-9a-f]{7}\b"), "…"),

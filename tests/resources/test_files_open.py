@@ -15,6 +15,7 @@ import pytest
 from takeback.errors import ConflictError
 from takeback.resources.files.look.capture import RACY_NS
 from takeback.resources.files.put_back.writers import Writers
+from takeback.system import linux
 from takeback.workspace.opening import open_workspace
 from takeback.workspace.workspace import Workspace
 from tests.world.picture import differences, picture
@@ -232,3 +233,28 @@ def test_a_program_writes_for_the_last_time_when_it_was_just_looked_at(
     assert path.read_text() == "first, and more"
     assert (root / "takeback-rescued-1-data.bin").read_text() == "human, and more"
     assert "takeback-rescued-1-data.bin" in why(report, "data.bin")
+
+
+def test_a_write_through_a_mapping_in_the_last_instant_stays_in_its_place(
+    tb: Workspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a write moves no time: only the content tells, and only of a file that a program has open."""
+    path = root / "data.bin"
+    path.write_text("first, and more")
+    tb.save()
+    with running(MAPS, path) as program:
+        with tb.recording("agent"):
+            program.write("agent")
+            settled(path)
+        real, exchanges = linux.renameat2, iter(range(100))
+
+        def write_first(old: int, name: bytes, new: int, to: bytes, flags: int) -> None:
+            if flags == linux.RENAME_EXCHANGE and next(exchanges) == 0:
+                program.write("human")
+            real(old, name, new, to, flags)
+
+        monkeypatch.setattr(linux, "renameat2", write_first)
+        report = tb.try_undo()
+    assert path.read_text() == "human, and more"
+    assert why(report, "data.bin") == "it was changed while it was being taken back"
+    assert os.listdir(root) == ["data.bin"]

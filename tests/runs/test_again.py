@@ -60,8 +60,8 @@ def start(scene: Scene, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def the_example() -> str:
-    """The program in README that is said to go on after a crash, exactly as it stands there."""
-    (found,) = [step.code for step in blocks(document("README.md")) if "run.steps(" in step.code]
+    """The program in the tour that is said to go on after a crash, exactly as it stands there."""
+    (found,) = [step.code for step in blocks(document("docs/TOUR.md")) if "run.steps(" in step.code]
     return found
 
 
@@ -77,7 +77,7 @@ FILES = ["www.conf", "api.conf", "mail.conf"]
         ("after", 2, ["www.conf", "api.conf", "api.conf", "mail.conf"]),
     ],
 )
-def test_the_example_in_readme_is_killed_anywhere_and_goes_on(
+def test_the_example_in_the_tour_is_killed_anywhere_and_goes_on(
     scene: Scene, when: str, at: int, made: list[str]
 ) -> None:
     (scene.root.parent / "example.py").write_text(the_example())

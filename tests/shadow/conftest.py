@@ -8,9 +8,9 @@ import pytest
 import takeback
 
 
-@pytest.fixture(params=["", "off"], ids=["overlay", "copy"])
+@pytest.fixture(params=["", pytest.param("off", marks=pytest.mark.sweep)], ids=["overlay", "copy"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Views as this machine makes them, and without namespaces."""
+    """Views as this machine makes them, and without namespaces: by default only where EACH_WAY says so."""
     monkeypatch.setenv("TAKEBACK_NAMESPACES", request.param)
     return str(request.param)
 

@@ -11,6 +11,7 @@ from tests.shadow import tools
 from tests.world.cli import Workspace
 
 
+@pytest.mark.parametrize("way", ["", "off"], ids=["overlay", "copy"], indirect=True)
 def test_a_failed_run_leaves_a_draft(tb: takeback.Workspace, way: str) -> None:
     def failing() -> takeback.Run:
         with tb.run("report", on_failure="draft") as run:

@@ -44,6 +44,7 @@ def test_no_release_is_announced(tmp_path: Path) -> None:
     assert (tmp_path / "work/NOTES").read_text() == "1.0\n" and not (tmp_path / "channel").exists()
 
 
+@pytest.mark.sweep
 def test_replanning_happens_in_the_view(tmp_path: Path) -> None:
     said, reviews = shadowed("replanning", tmp_path)
     assert "'use max' passes" in said and "change top.py" in reviews
@@ -59,6 +60,7 @@ def test_the_migration_is_only_intended(tmp_path: Path) -> None:
     db.close()
 
 
+@pytest.mark.sweep
 def test_the_orders_stay(server: Server, tmp_path: Path) -> None:
     dsn = server.make("")
     said, reviews = shadowed("postgres_orders", tmp_path, dsn)
@@ -98,5 +100,11 @@ def test_what_cannot_be_a_shadow_is_refused(tb: takeback.Workspace, monkeypatch:
     monkeypatch.setenv("TAKEBACK_SHADOW", "1")
     with pytest.raises(takeback.UsageError, match="a thread cannot be a shadow"):
         tb.thread(key="k")
+    with tb.run("report") as run:
+        (run.root / "report.md").write_text("x")
+    assert not (tb.root / "report.md").exists()
+    with pytest.raises(takeback.UsageError, match="a promotion cannot be a shadow"):
+        run.promote(approve=lambda _: True)
+    assert tb.stages.names() == ["t1"]
     with pytest.raises(takeback.UsageError, match="a recorded block cannot be a shadow"), tb.recording("x"):
         raise AssertionError("not reached")

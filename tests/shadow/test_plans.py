@@ -50,6 +50,20 @@ def book(room: str) -> Meeting:
         note("book " + room)
     return {"id": "real-" + room}
 
+@takeback.action(undo=cancel, check=find)
+def book_and_die(room: str) -> Meeting:
+    """Books, and dies the first time, before anybody is told."""
+    book(room)
+    broke = Path(os.environ["NOTES"] + ".broke")
+    if not broke.exists():
+        broke.touch()
+        os.kill(os.getpid(), 9)
+    return {"id": "real-" + room}
+
+@takeback.action(effect="irreversible")
+def is_open(room: str) -> bool:
+    return True
+
 @takeback.action(undo=cancel_wrongly, simulate=True)
 def reserve(room: str) -> Meeting:
     return book(room)
@@ -68,6 +82,7 @@ INVITE = {
     "args": {"meeting": {"$result": "book", "path": "/id"}},
 }
 FILE = "../plan.json"
+EACH_WAY = pytest.mark.parametrize("way", ["", "off"], ids=["overlay", "copy"], indirect=True)
 
 
 @pytest.fixture
@@ -89,6 +104,7 @@ def plan(shop: Workspace, *steps: dict[str, Any]) -> None:
     (shop.root.parent / "plan.json").write_text(json.dumps({"name": "meet", "steps": steps}))
 
 
+@EACH_WAY
 def test_a_plan_is_shadowed_and_promoted(shop: Workspace) -> None:
     plan(shop, WRITE, BOOK, INVITE)
     before = shop.look()
@@ -105,6 +121,17 @@ def test_a_plan_is_shadowed_and_promoted(shop: Workspace) -> None:
     assert done["shadow"] == review["run"]
     shop.undo(done["accepted"])
     assert shop.read("plan.md") == "old\n"
+
+
+def test_a_promotion_that_was_killed_goes_on(shop: Workspace) -> None:
+    meet = {"id": "meet", "tool": "calendar_tools:book_and_die", "args": {"room": "A"}}
+    invite = INVITE | {"args": {"meeting": {"$result": "meet", "path": "/id"}}}
+    plan(shop, WRITE, BOOK | {"args": {"room": "B"}}, meet, invite)
+    review = shop.do("plan", "shadow", "--json", FILE).json
+    assert shop.run("promote", review["run"], "--yes").code == -9
+    assert shop.read("plan.md") == "new" and noted(shop) == ["book B", "book A"]
+    shop.do("promote", review["run"], "--yes")
+    assert noted(shop) == ["book B", "book A", "invite A"], "the check's result, and nothing twice"
 
 
 def test_a_moved_world_is_refused_here_too(shop: Workspace) -> None:
@@ -135,6 +162,7 @@ def test_a_rehearsal_of_a_plan_that_comes_back(shop: Workspace) -> None:
     assert shop.changes_since(before) == [] and noted(shop) == []
 
 
+@EACH_WAY
 def test_a_rehearsal_finds_exactly_the_step_whose_handler_is_wrong(shop: Workspace) -> None:
     plan(shop, WRITE, BOOK, WRONG, LAST)
     said = shop.do("rehearse", "--json", "--failure", "error", FILE, code=6).json
@@ -143,6 +171,12 @@ def test_a_rehearsal_finds_exactly_the_step_whose_handler_is_wrong(shop: Workspa
     assert clean == {"write": True, "book": True, "wrong": False, "last": False}
     assert said["trials"][-1]["left"] == ["simulated: B"]
     assert noted(shop) == []
+
+
+def test_a_rehearsal_names_what_cannot_be_rehearsed(shop: Workspace) -> None:
+    plan(shop, WRITE, {"id": "ask", "tool": "calendar_tools:is_open", "args": {"room": "A"}}, LAST)
+    said = shop.do("rehearse", "--json", "--failure", "error", FILE, code=6).json
+    assert said["wrong"] == ["ask"] and "is_open cannot be rehearsed" in said["trials"][1]["left"][0]
 
 
 def test_a_rehearsal_of_a_command(shop: Workspace) -> None:

@@ -27,7 +27,7 @@ def work(run: takeback.Run, dsn: str) -> list[Any]:
     return seen
 
 
-@pytest.mark.parametrize("kind", ["abort", "copy", "address"])
+@pytest.mark.parametrize("kind", ["abort", "copy", pytest.param("address", marks=pytest.mark.sweep)])
 def test_nothing_is_committed_until_it_is_promoted(server: Server, tb: takeback.Workspace, kind: str) -> None:
     dsn = server.make(SCHEMA)
     other = server.make(SCHEMA) if kind == "address" else kind

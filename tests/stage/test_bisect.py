@@ -18,6 +18,7 @@ import pytest
 
 import takeback
 from takeback.core.bisection import BisectTrial
+from takeback.core.codec import value_digest
 from takeback.errors import RunBusy
 from takeback.workspace.past.bisect import FILE, KnownTrial, KnownTrials
 from takeback.workspace.workspace import Workspace
@@ -196,9 +197,11 @@ def test_after_a_kill_it_goes_on_where_it_stopped(shop: Inside, tmp_path: Path) 
     script = f"[ -e {trap} ] && grep -q '\\[3\\]' shop.py && exec sleep {nap}; exec {' '.join(SUITE)}"
     env = os.environ | {"TAKEBACK_HOME": str(shop.home)}
     words = [sys.executable, "-m", "takeback", "bisect", "--json", "--", "sh", "-c", script]
-    killed = subprocess.Popen(words, cwd=shop.root, env=env, stdout=subprocess.PIPE, start_new_session=True)
+    killed = subprocess.Popen(
+        words, cwd=shop.root, env=env, stdout=subprocess.DEVNULL, start_new_session=True
+    )
     deadline = time.monotonic() + 60
-    while not (napping := processes_with(nap)) and time.monotonic() < deadline:
+    while not (napping := processes_with(nap)) and killed.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     with takeback.open(shop.root, home=shop.home) as tb:
         assert len(json.loads((tb.state / FILE).read_text())["trials"]) == 2
@@ -232,7 +235,7 @@ def test_what_an_interrupted_search_knew_counts_for_the_same_command_alone(shop:
         known |= {actions[0].ended: KnownTrial(BisectTrial.PASSES, 0)}
 
         def bisect(command: tuple[str, ...], *, again: bool = False) -> str:
-            kept = KnownTrials(1, SUITE, os.getcwd(), dict(known))
+            kept = KnownTrials(1, value_digest(list(SUITE)), os.getcwd(), dict(known))
             (tb.state / FILE).write_bytes(msgspec.json.encode(kept))
             found = tb.past.bisection(command).run(again=again).first_bad
             return found.id if found else ""

@@ -14,7 +14,7 @@ from tests.world.cli import Workspace
 from tests.world.kill import finish, killed_at, places_of
 from tests.world.picture import Picture, differences
 
-TELLING = ("stage-", "rollback-recorded", "rollback-swapped", "pack-sealed", "action-began")
+TELLING = ("stage-", "rollback-recorded")
 CHANGE = "echo new > new; echo more >> edited; rm deleted; mkdir d; echo q > d/q; mv folder moved"
 
 

@@ -12,16 +12,20 @@ from pathlib import Path
 import pytest
 
 import takeback
-from takeback.engine.stage.folder import delete
+from takeback.engine.stage.deleting import delete
 from takeback.errors import RefusedError, RunBusy
 from takeback.system import namespaces
 from takeback.workspace.workspace import Workspace
+from tests.sampling import ALL
+from tests.stage.mounting import with_own_mounts
 from tests.world.cli import Workspace as World
 
-LAYERED = ("", "user")
+WAYS = {"": "overlay", "user": "user", "off": "copy"} if ALL else {"": "overlay"}
+"""As root may, as an ordinary user may, and without namespaces; test_views.py always tries all three."""
+LAYERED = [way for way in WAYS if way != "off"]
 
 
-@pytest.fixture(params=("", "user", "off"), ids=["overlay", "user", "copy"])
+@pytest.fixture(params=WAYS, ids=WAYS.get)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("TAKEBACK_NAMESPACES", request.param)
     return str(request.param)
@@ -190,8 +194,28 @@ def test_every_deletion_is_named(tmp_path: Path) -> None:
     assert done.code == 0
     shown = world.do("stage", "diff", "t1")
     for said in (done.stderr, shown.stderr):
-        assert all(f"  delete   f{number}\n" in said for number in range(80))
-        assert "and 20 more" not in said
+        _, _, listed = said.partition("  delete ")
+        deleted = listed.partition("  create ")[0].replace(",", " ").split()
+        assert {f"f{number}" for number in range(80)} <= set(deleted)
+
+
+def test_what_a_view_would_change_is_named_and_what_is_generated_is_one_line(tmp_path: Path) -> None:
+    world = World.at(tmp_path)
+    world.human("app.py", "x")
+    world.human(".env", "KEY=1")
+    for number in range(60):
+        world.human(f"node_modules/p{number}/index.js", "x")
+    done = world.run("try", "--", "sh", "-c", "rm -r node_modules .env; echo 1 > new.py; echo 2 > app.py")
+    assert done.code == 0
+    said = [" ".join(line.split()) for line in done.stderr.splitlines()]
+    for line in (
+        "delete .env",
+        "change app.py",
+        "create new.py",
+        "delete node_modules: 60 files in 60 folders",
+    ):
+        assert line in said, said
+    assert len(said) < 15, said
 
 
 def test_nothing_outside_changes_and_all_of_it_is_said(tmp_path: Path) -> None:
@@ -365,6 +389,7 @@ def test_the_network(root: Path) -> None:
         assert stage.run(["python3", "-c", script], network="full").code == 0
 
 
+@with_own_mounts
 def test_a_full_disk_in_a_view_is_not_one_outside(root: Path, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()

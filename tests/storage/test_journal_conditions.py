@@ -138,7 +138,6 @@ def test_files_that_may_not_grow_lose_nothing(tmp_path: Path) -> None:
 def test_a_file_that_vanishes_while_it_is_open_is_noticed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("takeback.storage.journal.sqlite.session.LOOK_S", 0.0)
     journal = filled(path, 3)
     path.unlink()
     for _ in range(2):

@@ -6,7 +6,8 @@ The question is asked once. Events of agents never ask, and an answer from insid
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from takeback.settings.loosening import Setting
     from takeback.workspace.trusted_settings import Offer
     from takeback.workspace.workspace import Workspace
+
+REPEAT_LEAST = 100
+"""So many characters of a line are not shown again if the line above ends with them too."""
 
 
 def before_opening(root: Path, state: Path, *, accept: bool) -> None:
@@ -109,11 +113,25 @@ def _may_ask() -> bool:
     return is_terminal() and sys.stdout.isatty()
 
 
+def without_repeats(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines for people: a long line that ends like the one above is cut there. Hooks differ in their events."""
+    above = ""
+    for line in lines:
+        plain = line.rstrip(",")
+        ends = zip(reversed(plain), reversed(above), strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ends))
+        while same and plain[-same].isalnum():
+            same -= 1  # no word is cut
+        yield f"{plain[:-same]} … as above" if same > REPEAT_LEAST else line
+        above = plain
+
+
 def may_write(session: CommandContext, diff: str, *, yes: bool) -> None:
     """Show a change, and ask on a terminal. Raise RefusedError if the answer is no."""
     if session.json:
         return
-    for line in diff.splitlines():
+    lines = diff.splitlines()
+    for line in without_repeats(lines) if sys.stdout.isatty() else lines:
         colour = {"+": "green", "-": "red"}.get(line[:1])
         session.line(paint(line, fg=colour) if colour else line)
     asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()

@@ -10,8 +10,9 @@ import click
 import msgspec
 
 from takeback.cli.context import CommandContext
-from takeback.cli.render.file_life import blame_lines, life_lines, line_data, version_data
-from takeback.cli.text import ago, iso
+from takeback.cli.render.file_life import blame_lines, life_lines, life_ways, line_data, version_data
+from takeback.cli.render.runs import mark_lines
+from takeback.cli.text import ago, fit, iso
 from takeback.workspace.workspace import Workspace
 
 
@@ -27,12 +28,9 @@ def show_life(session: CommandContext, workspace: Workspace, paths: Sequence[str
     if not versions:
         return session.line(f"Nothing recorded ever changed {', '.join(paths)}.")
     if len(found) > len(versions):
-        session.line(f" … there are earlier versions; `takeback log -n 0 --path {paths[0]}` shows all")
-    for line in life_lines(history, versions[::-1], diff):
+        session.line(f"… there are earlier versions; `takeback log -n 0 --path {paths[0]}` shows all")
+    for line in [*life_lines(history, versions[::-1], diff), *life_ways(history, versions)]:
         session.line(line)
-    last = versions[0]
-    session.line(f" see one   takeback show {last.action.id}:{last.change.target}")
-    session.line(f" who       takeback blame {last.change.target}")
     return None
 
 
@@ -60,10 +58,8 @@ def show_moment(session: CommandContext, workspace: Workspace, named: str) -> No
         }
         return session.data(data | {"marks": marks})
     session.line(f"{seen.moment.name}  as seen {ago(seen.at_us)} (event {seen.moment.position})")
-    for mark in seen.marks:
-        session.line(f"  {mark.resource}  {mark.state}  proved by {mark.evidence or 'nothing'}")
-    session.line(f"  look      takeback diff {seen.moment.typed}")
-    session.line(f"  go there  takeback restore {seen.moment.typed} --preview")
+    for line in fit(mark_lines(seen.marks, seen.moment.typed)):
+        session.line(line)
     return None
 
 

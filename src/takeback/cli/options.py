@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import click
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 PREVIEW = click.option("--preview", is_flag=True, help="Show what would be done and change nothing")
 ON_CONFLICT = click.option(
@@ -24,12 +26,19 @@ ALL = click.option(
     help="Name every path, instead of folding folders and counting the rest",
 )
 
-NETWORK = click.option(
-    "--network",
-    type=click.Choice(["full", "loopback", "none"]),
-    default=None,
-    help="What the command reaches: everything, only servers that it starts itself, or nothing (default: full)",
-)
+
+def _network(default: str) -> Callable[[_F], _F]:
+    return click.option(
+        "--network",
+        type=click.Choice(["full", "loopback", "none"]),
+        default=None,
+        help="What the command reaches: everything, only servers that it starts itself, or nothing "
+        f"(default: {default})",
+    )
+
+
+NETWORK = _network("full")
+NETWORK_OF_VIEW = _network("as the view was made")
 
 INTERVAL_MAX_S = 7 * 86400
 _UNITS_S = {"s": 1, "m": 60, "h": 3600}

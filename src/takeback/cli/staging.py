@@ -15,7 +15,7 @@ from takeback.cli.render.stages import accepted_lines, look_data, next_lines, wo
 from takeback.core.codec import printable
 from takeback.core.codec import written as recordable
 from takeback.daemon import control
-from takeback.errors import RollbackIncomplete
+from takeback.errors import RollbackIncomplete, TakebackError
 from takeback.settings import environment
 from takeback.workspace.results import CommandPlan, RollbackReport
 from takeback.workspace.staging import Stage, StageRun
@@ -35,6 +35,20 @@ def run_in(session: CommandContext, stage: Stage, words: Sequence[str], network:
         spares=running.is_daemon,
         to_stderr=session.json,
     )
+
+
+def is_dropped_unused(stage: Stage) -> bool:
+    """Drop a view in which nothing was changed; return False if it stays.
+
+    An error may come before the command has begun, or after hours of its work.
+    """
+    try:
+        if any(change.before != change.after for change in stage.changes()) or stage.outside():
+            return False
+        stage.drop()
+    except TakebackError:  # what is in it is not known, or somebody is at work there
+        return False
+    return True
 
 
 def _warn(session: CommandContext, plan: CommandPlan, locked: str) -> None:
@@ -59,7 +73,7 @@ def show(session: CommandContext, stage: Stage, done: StageRun) -> None:
     ending = done.why or (f"failed with exit code {done.code}" if done.code else "")
     if ending:
         click.echo(f"The command {ending}.", err=True)
-    for line in would_lines(stage.name, done.look, stage.outside()) if done.look else next_lines(stage.name):
+    for line in would_lines(stage, done.look) if done.look else next_lines(stage.name):
         click.echo(printable(line), err=True)
     if done.living:
         numbers = ", ".join(map(str, done.living))

@@ -47,8 +47,8 @@ def blame(text: bytes, made: Sequence[Written], read: Read) -> list[int]:
         if after is None:
             break
         left.follow(after, Whose.UNRECORDED)
-        earlier = _same_before(made, at) if made[at].is_rollback else -1
-        if earlier >= 0:
+        earlier = _same_before(made, at) if made[at].is_rollback else None
+        if earlier is not None:
             at = earlier
             continue
         before = _text(change.before, read)
@@ -65,10 +65,10 @@ def _text(version: Version, read: Read) -> bytes | None:
     return read(version) if version else b""
 
 
-def _same_before(made: Sequence[Written], at: int) -> int:
-    """Return the latest change before this one that left the version which this one put back; -1 if none did."""
+def _same_before(made: Sequence[Written], at: int) -> int | None:
+    """Return the latest change before this one that left the version which this one put back."""
     version = made[at].change.after
-    return next((n for n in range(at - 1, -1, -1) if version and made[n].change.after == version), -1)
+    return next((n for n in reversed(range(at)) if made[n].change.after == version), None)
 
 
 class _UnclaimedLines:

@@ -42,15 +42,13 @@ def dependents(history: History, chosen: Collection[str]) -> Dependence:
 
 
 def _steps_of(history: History, chosen: Collection[str]) -> dict[str, set[str]]:
-    """Return the steps that these actions belong to, by run; only of runs in which some step uses another."""
+    """Return the steps that these actions belong to, by run."""
     found: dict[str, set[str]] = {}
     for id in chosen:
         action = history.actions[id]
         if action.as_tool.step and action.stream in history.runs:
             found.setdefault(action.stream, set()).add(action.as_tool.step)
-    return {
-        run: steps for run, steps in found.items() if any(s.uses for s in history.runs[run].steps.values())
-    }
+    return found
 
 
 def _in_order(steps: Iterable[RecordedStep]) -> tuple[RecordedStep, ...]:

@@ -148,13 +148,13 @@ def lines_of(every: Iterable[ListedChange], *, folding: bool = True) -> list[Lis
             groups.setdefault(group, []).append(item)
         else:
             lines.append(_alone(item))
-    for (rank, _, _, root), some in groups.items():
+    for (rank, resource, place, root), some in groups.items():
         files = [item for item in some if not item.is_folder]
         if len(files) < FOLD_MIN:
-            lines += [_alone(item) for item in files or some]
+            lines += [_alone(item) for item in some]
             continue
         folders = {item.target.name.rpartition("/")[0] for item in files}
-        name = str(msgspec.structs.replace(files[0].target, name=root))
+        name = str(Target(resource, root, place))
         lost = any(item.is_lost for item in files)
         lines.append(ListLine(rank, name, tuple(item.target for item in files), len(folders), lost))
     return sorted(lines, key=lambda line: (line.rank, line.name))
@@ -199,7 +199,7 @@ def _folders_above(targets: Iterable[Target]) -> set[tuple[str, str]]:
         if target.resource not in PATHS and target.resource != "sqlite":
             continue
         folder = target.name.rpartition("/")[0]
-        while folder and (target.root, folder) not in above:
+        while (target.root, folder) not in above:  # up to the root, whose name is empty
             above.add((target.root, folder))
             folder = folder.rpartition("/")[0]
     return above

@@ -18,7 +18,7 @@ from takeback.core.entities import RecordedAction, RecordedRun, RecordedStep
 from takeback.core.event_base import Mark
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
-from takeback.core.postings import Flag, Topic, every
+from takeback.core.postings import END, Flag, Topic, every
 from takeback.core.seats import TREE
 from takeback.errors import UsageError
 
@@ -212,7 +212,7 @@ def position_at(history: History, spoken: AtTime, when: Callable[[int], int]) ->
 def last_clean(history: History) -> Moment:
     """Return the last checkpoint before the first change of an action that still stands."""
     first = history.first_flagged(Flag.UNDOABLE)
-    before = first.seq if first else history.seq + 1
+    before = first.seq if first else END
     found = next(history.postings.newest(every(Topic.CHECKPOINTS), below=before), 0)
     if not found:
         raise _refusal(

@@ -7,7 +7,7 @@ memory of a run is folded as it was then from its own records alone, however man
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import dropwhile, takewhile
+from itertools import takewhile
 
 from takeback.core import ids
 from takeback.core.change import Target
@@ -21,12 +21,12 @@ Pick = Callable[[Sequence[int]], list[Record]]
 
 
 def at(history: History, until: int, pick: Pick) -> History:
-    """Return a history as it was at an earlier record: its runs, actions, approvals and memory.
+    """Return a history as it was at an earlier record: its beginning, runs, actions, approvals and memory.
 
     What was open then, or was recorded last, is not known.
     """
     then = History()
-    then.begin_at(EarlierIndex(history.postings, until, pick), CurrentState(seq=until))
+    then.begin_at(EarlierIndex(history.postings, until, pick), CurrentState(seq=until, began=history.began))
     return then
 
 
@@ -43,7 +43,7 @@ class EarlierIndex(Index):
     """What was known at an earlier record, found in the postings of a later history.
 
     For topics that post records. One that posts the numbers of things does not say since when it does, and flags are
-    those of the present.
+    those of the present. Whoever asks leaves out what came after the position, as with every index.
     """
 
     def __init__(self, postings: Postings, until: int, pick: Pick) -> None:
@@ -53,16 +53,16 @@ class EarlierIndex(Index):
         self._pick = pick
 
     def seqs(self, key: int) -> list[int]:
-        return [seq for seq in self._postings.seqs(key) if seq <= self.position]
+        return self._postings.seqs(key)
 
     def after(self, key: int, seq: int) -> Iterator[int]:
-        return takewhile(lambda at: at <= self.position, self._postings.after(key, seq))
+        return self._postings.after(key, seq)
 
     def newest(self, key: int, below: int = END) -> Iterator[int]:
-        return dropwhile(lambda at: at > self.position, self._postings.newest(key, below=below))
+        return self._postings.newest(key, below=below)
 
     def size(self, key: int, until: int) -> int:
-        return sum(1 for _ in takewhile(lambda at: at <= until, self.after(key, 0)))
+        return sum(1 for _ in takewhile(lambda at: at <= until, self._postings.after(key)))
 
     def flagged(self, flag: Flag, *, oldest: bool = False) -> Iterator[int]:
         raise NotImplementedError(flag)

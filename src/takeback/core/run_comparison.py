@@ -104,21 +104,18 @@ class RunComparison(msgspec.Struct, frozen=True):
 
 def compare(first: RunAccount, second: RunAccount) -> RunComparison:
     """Compare what two runs did."""
-    differing = [
+    effects = [
         EffectPair(target, first.effects.get(target), second.effects.get(target))
         for target in sorted(first.effects.keys() | second.effects.keys())
-        if _after(first.effects.get(target)) != _after(second.effects.get(target))
     ]
-    alike = sum(target in second.effects for target in first.effects) - sum(
-        pair.first is not None and pair.second is not None for pair in differing
-    )
+    differing = tuple(one for one in effects if _after(one.first) != _after(one.second))
     here, there = _unshared(first.questions, second.questions, _question)
     return RunComparison(
         first,
         second,
         tuple(_pairs(first.deeds, second.deeds)),
-        tuple(differing),
-        alike,
+        differing,
+        len(effects) - len(differing),
         tuple([(first.run, one) for one in here] + [(second.run, one) for one in there]),
     )
 
@@ -196,14 +193,14 @@ def _out_of_order(partner: dict[int, int]) -> set[int]:
     tails: list[int] = []
     ends: list[int] = []
     before: dict[int, int | None] = {}
-    for at in sorted(partner):
-        place = bisect_left(tails, partner[at])
+    for at, other in partner.items():  # in the order of the first run
+        place = bisect_left(tails, other)
         before[at] = ends[place - 1] if place else None
         if place == len(tails):
-            tails.append(partner[at])
+            tails.append(other)
             ends.append(at)
         else:
-            tails[place], ends[place] = partner[at], at
+            tails[place], ends[place] = other, at
     kept: set[int] = set()
     last = ends[-1] if ends else None
     while last is not None:

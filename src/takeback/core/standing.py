@@ -60,8 +60,8 @@ class CurrentState(msgspec.Struct):
         if at_us + SETBACK_US < self.latest_us:
             self.setbacks = [*self.setbacks[1 - SETBACKS_MAX :], seq]
             self.latest_us = at_us
-        elif at_us > self.latest_us:
-            self.latest_us = at_us
+        else:
+            self.latest_us = max(self.latest_us, at_us)
 
 
 class Unindexed(msgspec.Struct, frozen=True):

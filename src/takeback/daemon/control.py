@@ -6,6 +6,7 @@ import fcntl
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from takeback.daemon import client, log, wire
 from takeback.daemon import start as daemon_start
 from takeback.errors import BackendError
+from takeback.system import processes
 
 ANSWER_WAIT_S = 5.0
 START_WAIT_S = 20.0
@@ -48,6 +50,7 @@ def stop(home: Path) -> int:
     pid = holder(home)
     if not pid:
         return 0
+    daemon = processes.describe(pid)
     try:
         _ask(home, wire.STOP)
     except BackendError:
@@ -56,6 +59,8 @@ def stop(home: Path) -> int:
         # It hangs. Killing it loses nothing: the next command settles what it was doing.
         os.kill(pid, signal.SIGKILL)
         _ended(home)
+    # It gives up its lock a moment before it ends, and until then it keeps a view busy.
+    _until(lambda: not processes.is_alive(daemon))
     return pid
 
 
@@ -77,8 +82,13 @@ def holder(home: Path) -> int:
 
 
 def _ended(home: Path) -> bool:
+    return _until(lambda: not holder(home))
+
+
+def _until(condition: Callable[[], bool]) -> bool:
+    """Wait until something is so. Return False if it takes too long."""
     deadline = time.monotonic() + STOP_WAIT_S
-    while holder(home):
+    while not condition():
         if time.monotonic() > deadline:
             return False
         time.sleep(POLL_S)

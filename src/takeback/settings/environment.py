@@ -71,9 +71,9 @@ def state_home() -> Path:
 
 def _followed(named: str) -> Path:
     """Return the target of a path. Raise if it goes through another user's link, which could lead anywhere."""
-    # The current folder may be gone by now.
-    whole = named if os.path.isabs(named) else os.path.join(os.getcwd(), named)
-    here, todo, links = "/", whole.split("/")[::-1], 0
+    # The current folder may be gone, and matters only for a relative path.
+    path = named if os.path.isabs(named) else os.path.join(os.getcwd(), named)
+    here, todo, links = "/", path.split("/")[::-1], 0
     while todo:
         step = os.path.normpath(os.path.join(here, todo.pop()))
         try:

@@ -8,27 +8,30 @@ only their own user and group exist.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
-import re
 import socket
 import struct
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ctypes import c_char_p, c_int, c_long, c_uint, c_uint64, c_ulong, c_void_p
 
 import msgspec
+
+from takeback.system import mounts
 
 _NEWNS, _NEWUSER, _NEWNET = 0x20000, 0x10000000, 0x40000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 _MOUNT_SETATTR_NUMBER = 442  # on every architecture
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _RDONLY = 1
+_BUSY_WAIT_S, _BUSY_POLL_S = 10.0, 0.01
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _CAPABILITY_VERSION = 0x20080522
 _TELLING = 5
 """How many names at the end of a path tell one folder of state from another."""
-_OCTAL = re.compile(rb"\\([0-7]{3})")
 
 NETWORKS = ("full", "loopback", "none")
 """What a network namespace lets a process reach. The loopback in there is private: no server outside answers."""
@@ -95,10 +98,30 @@ def _opened(wanted: Isolation) -> Iterator[dict[str, int]]:
         for path in (*layers, *(what for what, _ in wanted.bound)):
             if path not in fds:
                 fds[path] = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        for path in _mounted_below(wanted):
+            with suppress(OSError):  # another mount hides it, here as outside
+                fds[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
         yield fds
     finally:
         for fd in fds.values():
             os.close(fd)
+
+
+def _mounted_below(wanted: Isolation) -> list[str]:
+    """Return the places below our layers at which something is mounted: an overlay shows only what is under that."""
+    own = {layer.place for layer in wanted.layers} | {where for _, where in wanted.bound}
+    found = {
+        os.fsdecode(mount.place)
+        for layer in wanted.layers
+        for mount in mounts.below(os.fsencode(layer.place))
+    }
+    return sorted(
+        place for place in found - own if not any(_is_below(place, where) for _, where in wanted.bound)
+    )
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip("/") + "/")
 
 
 def _mount_all(wanted: Isolation, fds: dict[str, int]) -> None:
@@ -117,18 +140,37 @@ def _mount_all(wanted: Isolation, fds: dict[str, int]) -> None:
         for layer in wanted.layers
     }
     bound = {where: (held(what), "", _MS_BIND | _MS_REC, "") for what, where in wanted.bound}
-    every = overlays | bound
+    # What others mounted there is shown as it is, and cannot be written.
+    shown = {path: (held(path), "", _MS_BIND | _MS_REC, "") for path in _mounted_below(wanted) if path in fds}
+    own = overlays | bound
+    every = shown | own
     # Those above first: a folder below another one is then mounted into it.
     places = sorted(every, key=lambda path: path.count("/"))
     for place in places:
         source, kind, flags, data = every[place]
-        _mount(source, place, kind, flags, data)
+        try:
+            _mount(source, place, kind, flags, data)
+        except OSError as error:
+            if error.errno != errno.EINVAL or wanted.as_root or place not in overlays:
+                raise
+            raise _explained(error, place) from error
     if wanted.read_only:
         _set_attributes("/", set_=_RDONLY, recursive=True)
-        for place in ("/proc", *places):
+        for place in ("/proc", *own):
             _set_attributes(place, clear=_RDONLY)
         if os.path.isdir("/dev/shm"):
             _mount("tmpfs", "/dev/shm", "tmpfs", 0, "mode=1777")
+
+
+def _explained(error: OSError, place: str) -> OSError:
+    """Return a refusal with its usual reason: only root may look under what is mounted."""
+    found = [
+        path for mount in mounts.below(os.fsencode(place)) if (path := os.fsdecode(mount.place)) != place
+    ]
+    if not found:
+        return error
+    why = f"only root has overlays of a folder below which something is mounted: {found[0]}"
+    return OSError(error.errno, why, place)
 
 
 def _keep_names(uid: int, gid: int) -> None:
@@ -169,28 +211,25 @@ def inside(namespace: str, bound: tuple[str, str]) -> list[int]:
 
     The kernel gives the name of a namespace that is gone to another one, so the name alone proves nothing.
     """
-    if not namespace:
-        return []
-    found = sorted(
-        int(name) for name in os.listdir("/proc") if name.isdigit() and namespace_of(name) == namespace
-    )
+    found = members(namespace)
     return found if found and _is_bound(found[0], bound) else []
+
+
+def members(namespace: str) -> list[int]:
+    """Return the living processes in a mount namespace of this name."""
+    every = os.listdir("/proc") if namespace else []
+    return sorted(int(name) for name in every if name.isdigit() and namespace_of(name) == namespace)
 
 
 def _is_bound(pid: int, bound: tuple[str, str]) -> bool:
     what, where = (os.fsencode(path) for path in bound)
     try:
-        with open(f"/proc/{pid}/mountinfo", "rb") as mounts:
-            found = [tuple(map(_unquoted, line.split(b" ")[3:5])) for line in mounts]
+        found = mounts.every(pid)
     except OSError:
         return False
     # The paths of sources begin where their file system does, and a view may be inside another: compare their ends.
     tail = b"/" + b"/".join(what.split(b"/")[-_TELLING:])
-    return any(place == where and source.endswith(tail) for source, place in found)
-
-
-def _unquoted(text: bytes) -> bytes:
-    return _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), text)
+    return any(mount.place == where and mount.source.endswith(tail) for mount in found)
 
 
 def join(pid: int) -> None:
@@ -223,8 +262,13 @@ _loaded: ctypes.CDLL | None = None
 
 def _mount(source: str, place: str, kind: str, flags: int, data: str) -> None:
     given = [os.fsencode(text) or None for text in (source, place, kind)]
-    if _libc().mount(*given, flags, os.fsencode(data) or None):
-        raise _error(place)
+    until = time.monotonic() + _BUSY_WAIT_S
+    while _libc().mount(*given, flags, os.fsencode(data) or None):
+        error = _error(place)
+        # The kernel takes the mounts of a process that has just ended down a moment later.
+        if error.errno != errno.EBUSY or time.monotonic() > until:
+            raise error
+        time.sleep(_BUSY_POLL_S)
 
 
 def _set_attributes(place: str, *, set_: int = 0, clear: int = 0, recursive: bool = False) -> None:

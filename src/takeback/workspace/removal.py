@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from takeback.engine.stage.deleting import delete
 from takeback.engine.stage.entering import refuse_living
-from takeback.engine.stage.folder import StageFolders, delete
-from takeback.errors import BackendError
+from takeback.engine.stage.folder import StageFolders
 from takeback.settings import environment
 from takeback.storage.state import location
 from takeback.storage.state.lock import WorkspaceLock
@@ -72,7 +72,7 @@ def remove(removal: Removal) -> None:
         durable.sync_folder(removal.state.parent)
     crash_points.reach(SET_ASIDE)
     for folder in removal.folders[1:]:
-        _remove_folder(folder)
+        delete(folder)
     finish(home)
 
 
@@ -80,15 +80,5 @@ def finish(home: Path) -> bool:
     """Remove what an interrupted removal left. Return whether there was something."""
     if not (home / REMOVED).exists():
         return False
-    _remove_folder(home / REMOVED)
+    delete(home / REMOVED)
     return True
-
-
-def _remove_folder(folder: Path) -> None:
-    try:
-        delete(folder)
-    except OSError as error:
-        raise BackendError(
-            f"{folder} cannot be removed: {error.strerror}. Some of it is left",
-            hint="remove this folder yourself",
-        ) from error

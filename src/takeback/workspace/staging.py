@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,12 +23,12 @@ from takeback.core.rollback import OnConflict
 from takeback.engine.describe.diff import Diff
 from takeback.engine.rollback.paths import at_paths
 from takeback.engine.runs.checks import choice_of
-from takeback.engine.stage import copying, entering
+from takeback.engine.stage import copying, entering, repository
 from takeback.engine.stage.card import COPY, FORMAT, OVERLAY, StageCard
+from takeback.engine.stage.deleting import delete
 from takeback.engine.stage.entering import KernelRefused
-from takeback.engine.stage.folder import LEADING, StageFolder, StageFolders, delete
-from takeback.errors import ConflictError, UsageError
-from takeback.resources.git.format import place as git_place
+from takeback.engine.stage.folder import LEADING, StageFolder, StageFolders
+from takeback.errors import ConflictError, CorruptionError, TakebackError, UsageError
 from takeback.settings import environment
 from takeback.storage.content.packs import PackStore
 from takeback.storage.state import acceptance
@@ -41,6 +41,7 @@ from takeback.workspace.store.journal import journal_of
 
 if TYPE_CHECKING:
     from takeback.core.events import Process
+    from takeback.core.listing import ListPlace
     from takeback.engine.rollback.report import RollbackReport
     from takeback.engine.tracking.command import CommandPlan
     from takeback.workspace.workspace import Workspace
@@ -152,7 +153,7 @@ class Stages:
             )
         with workspace.lock.held():
             workspace.recover()
-            self._folders.tidy()
+            workspace.notices += self._folders.tidy()
             chosen = self._folders.chosen(name)
             marks = tuple(m for m in parts.tracker.observe() if m.resource != parts.outside.name)
             prepared = self._folders.begin(chosen)
@@ -192,7 +193,11 @@ class Stages:
 
     def bytes_used(self) -> int:
         """Return how much space all views took when they were last used."""
-        return sum(folder.card.bytes for folder in self._folders)
+        total = 0
+        for folder in self._folders:
+            with suppress(CorruptionError):
+                total += folder.card.bytes
+        return total
 
     def keep_house(self) -> int:
         """Drop the views that have expired, and return how much space the others take."""
@@ -204,19 +209,25 @@ class Stages:
         """Drop the views that nobody has used for so many days, a day after a notice. Return what to say."""
         said: list[str] = []
         for stage in self if keep_days else ():
-            card = stage.card
-            if now_us - card.last_us < keep_days * DAY_US or stage.living():
-                continue
-            if not card.noticed_us:
-                stage.folder.write(msgspec.structs.replace(card, noticed_us=now_us))
-                said.append(
-                    f"nobody has used the view {stage.name} for {keep_days} days, so it will be dropped tomorrow; "
-                    f"to keep what is in it: takeback stage accept {stage.name}"
-                )
-            elif now_us - card.noticed_us >= NOTICE_US:
-                stage.drop()
-                said.append(f"dropped the view {stage.name}, which nobody had used for {keep_days} days")
+            try:
+                said += self._expired(stage, keep_days, now_us)
+            except TakebackError as error:  # the others expire all the same
+                said.append("; ".join(filter(None, (error.message, error.hint))))
         return said
+
+    def _expired(self, stage: Stage, keep_days: int, now_us: int) -> Iterator[str]:
+        card = stage.card
+        if now_us - card.last_us < keep_days * DAY_US or stage.living():
+            return
+        if not card.noticed_us:
+            stage.folder.write(msgspec.structs.replace(card, noticed_us=now_us))
+            yield (
+                f"nobody has used the view {stage.name} for {keep_days} days, so it will be dropped tomorrow; "
+                f"to keep what is in it: takeback stage accept {stage.name}"
+            )
+        elif now_us - card.noticed_us >= NOTICE_US:
+            stage.drop()
+            yield f"dropped the view {stage.name}, which nobody had used for {keep_days} days"
 
     def compare(self, first: str, second: str) -> StageComparison:
         """Return in which targets two views differ from each other, of those that one of them changed."""
@@ -323,10 +334,13 @@ class Making:
         return True
 
     def _places(self) -> list[Path]:
-        """Return the folders to overlay: the workspace, the home and the temporary folders, each once."""
+        """Return the folders to overlay, each once: the workspace, its repository, the home, the temporary ones."""
         root = self._workspace.root
         found = [root]
-        for path in sorted({environment.home_folder(), *environment.temporary_folders()}):
+        others = {environment.home_folder(), *environment.temporary_folders()}
+        if shared := repository.elsewhere(root):
+            others.add(shared)
+        for path in sorted(others):
             if path == Path("/") or not path.is_dir() or not os.access(path, os.R_OK | os.X_OK):
                 continue
             if not any(path.is_relative_to(other) for other in found):
@@ -340,13 +354,12 @@ class Making:
         root, final = self._workspace.root, self._folder.path.parent / self._name
         private_folder(self._folder.path / "tree")
         private_folder(self._folder.path / "tmp")
-        copying.copy_tree(
-            root,
-            self._folder.path / "tree" / root.name,
-            lambda path: path == self._home,
-            self._workspace.parts.progress,
+        repository.refuse_copy(root, root)
+        copied, seen = (path / "tree" / root.name for path in (self._folder.path, final))
+        links = copying.copy_tree(
+            root, copied, lambda path: path == self._home, self._workspace.parts.progress
         )
-        seen = final / "tree" / root.name
+        repository.lead_into_copy(root, copied, seen, links)
         inner = self._state(state_name(seen))
         kept = self._workspace.state / "git"
         if kept.exists():
@@ -431,6 +444,12 @@ class Stage:
         self, do: Callable[[Workspace], R], kind: type[R], *, network: str = "", waits: bool = False
     ) -> R:
         """Return what `do` returns for the workspace as this view has it, in a process inside the view."""
+        with self.folder.used():
+            return self._inside(do, kind, network=network, waits=waits)
+
+    def _inside(
+        self, do: Callable[[Workspace], R], kind: type[R], *, network: str = "", waits: bool = False
+    ) -> R:
         return entering.inside(
             self.folder, partial(_with_opened, self.card, do), kind, network=network, waits=waits
         )
@@ -471,7 +490,13 @@ class Stage:
             ended = child.code, child.why, child.started, unrecorded, result.living
             return StageRun(result.id, *ended, plan.name, look)
 
-        done = self.inside(do, StageRun, network=network, waits=True)
+        with self.folder.used():
+            done = self._inside(do, StageRun, network=network or self.card.network, waits=True)
+            self._note(done)
+        return done
+
+    def _note(self, done: StageRun) -> None:
+        """Keep in the card of the view how its last command ended."""
         card = msgspec.structs.replace(
             self.card,
             command=done.called,
@@ -481,12 +506,11 @@ class Stage:
             noticed_us=0,
         )
         self.folder.write(card)
-        return done
 
     @contextmanager
     def opened(self) -> Iterator[Workspace]:
         """Open the workspace of a copy in this process."""
-        with _opened(self.card) as inner:
+        with self.folder.used(), _opened(self.card) as inner:
             yield inner
 
     def look_with(self, inner: Workspace) -> StageLook:
@@ -496,6 +520,10 @@ class Stage:
     def look(self) -> StageLook:
         """Return what is different in the view from where it began."""
         return self.inside(partial(_looked, self.card.base), StageLook)
+
+    def places(self, changes: Iterable[Change]) -> Mapping[Target, ListPlace]:
+        """Return how much each change matters, for lists."""
+        return self._workspace.places(changes)
 
     def changes(self) -> tuple[Change, ...]:
         """Return the same as changes."""
@@ -508,6 +536,7 @@ class Stage:
     def outside(self) -> list[str]:
         """Return what was written or deleted in the view beyond the workspace: in the home, in temporary folders."""
         found: list[str] = []
+        shared = repository.elsewhere(self._workspace.root)
         for number, place in enumerate(self.card.layers):
             above = path_of(place)
             for touched in overlay.walk(os.fsencode(self.folder.layer(number)[0])) if number else ():
@@ -519,7 +548,8 @@ class Stage:
                     if not os.path.isdir(os.path.join(below, one))
                 ]
                 found += [f"{os.fsdecode(os.path.join(here, one))} (deleted)" for one in touched.gone]
-        return sorted(found)
+        # What is in a repository elsewhere is a change of git, which an acceptance makes.
+        return sorted(one for one in found if not (shared and Path(one).is_relative_to(shared)))
 
     def moved(self) -> list[Change]:
         """Return what was changed in the workspace itself since the view was made."""
@@ -550,9 +580,17 @@ class Stage:
 
         What was changed in the workspace since the view was made is a conflict. With `keep` the view stays.
         """
+        with self._alone("accepted"):
+            report = self._accept(paths, on_conflict, preview=preview)
+            stays = [i for i in report.items if i.did in ("kept", "conflict", "failed", "unverifiable")]
+            if not preview and not keep and not paths and not stays and not report.finished_earlier:
+                self.folder.remove()
+        return report
+
+    def _accept(self, paths: Sequence[str], on_conflict: str, *, preview: bool) -> RollbackReport:
         workspace, parts = self._workspace, self._workspace.parts
-        entering.refuse_living(self.folder, "accepted")
-        changes = self._acceptable(self.look().changes)
+        look = self._inside(partial(_looked, self.card.base), StageLook)
+        changes = self._acceptable(look.changes)
         wanted = at_paths(workspace.root, paths) if paths else None
         with workspace.lock.held():
             workspace.recover()
@@ -560,16 +598,12 @@ class Stage:
             assert isinstance(store, PackStore)
             store.borrow(self._inner_state() / PACKS)
             if not preview:
-                self._bring_objects()
+                repository.bring_objects(self.folder, self.card)
             crash_points.reach(BROUGHT)
         more = {"wanted": wanted} if wanted else {}
-        report = parts.rollbacks.accept(
+        return parts.rollbacks.accept(
             changes, self.name, preview=preview, on_conflict=choice_of(on_conflict), **more
         )
-        stays = [item for item in report.items if item.did in ("kept", "conflict", "failed", "unverifiable")]
-        if not preview and not keep and not paths and not stays and not report.finished_earlier:
-            self.drop()
-        return report
 
     def _acceptable(self, changes: Sequence[Change]) -> list[Change]:
         """Return the changes that can be made outside. Objects are only ever added to a repository."""
@@ -579,28 +613,18 @@ class Stage:
         seen, _ = _inner(self.card)
         return self.folder.home / "workspaces" / state_name(seen)
 
-    def _bring_objects(self) -> None:
-        """Copy the git objects that were made in the view. Until a ref names them, they change nothing."""
-        card, root = self.card, self._workspace.root
-        of_view = self.folder.layer(0)[0] if card.kind == OVERLAY else self.folder.path / "tree" / root.name
-        source, place = of_view / ".git" / "objects", root / ".git" / "objects"
-        if not source.is_dir() or not place.is_dir() or git_place.LINK != b".git":
-            return
-        for here, _, names in os.walk(source):
-            target = place / os.path.relpath(here, source)
-            for name in names:
-                made = Path(here) / name
-                if made.is_symlink() or not made.is_file() or (target / name).exists():
-                    continue
-                target.mkdir(parents=True, exist_ok=True)
-                new = target / f".takeback-{name}"
-                shutil.copy2(made, new)
-                os.rename(new, target / name)
-
     def drop(self) -> None:
         """Remove the view with all that was changed in it. The workspace stays as it is."""
-        entering.refuse_living(self.folder, "dropped")
-        self.folder.remove()
+        with self._alone("dropped"):
+            self.folder.remove()
+
+    @contextmanager
+    def _alone(self, what: str) -> Iterator[None]:
+        """Use the view alone. Raise RunBusy if processes are at work in it, or others use it."""
+        entering.refuse_living(self.folder, what)
+        with self.folder.used(alone=True):
+            entering.refuse_living(self.folder, what)
+            yield
 
 
 def _with_opened(card: StageCard, do: Callable[[Workspace], R]) -> R:

@@ -84,7 +84,9 @@ def _lines(workspace: Workspace, diff: Diff, *, stat: bool, patch: bool, everyth
             return
     yield from _stat(workspace, diff, everything=everything)
     if not stat:
-        yield from folded(f"These are more than {LINES_MAX} lines. To see them: --patch, or name a file", "")
+        yield from folded(
+            f"These are more than {LINES_MAX} lines. See them all with --patch, or name a file", ""
+        )
 
 
 def _stat(workspace: Workspace, diff: Diff, *, everything: bool) -> Iterator[str]:

@@ -51,9 +51,7 @@ def command(session: CommandContext) -> None:
         )
     session.line(f"total     {sized(sizes.total):>10}   on this machine")
     if quota:
-        session.line(
-            f"quota     {sized(quota):>10}   for content and views; `takeback gc` removes what the limits do not keep"
-        )
+        session.line(f"quota     {sized(quota):>10}   for content and views; `takeback gc` makes room")
 
 
 def _of_journal(found: Compactable) -> str:

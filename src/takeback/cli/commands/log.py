@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
@@ -12,18 +13,21 @@ import msgspec
 from takeback.cli.context import CommandContext, TakebackCommand
 from takeback.cli.life import show_life
 from takeback.cli.options import agents, ids_of, times
-from takeback.cli.render.day import day_lines
+from takeback.cli.render.day import changes_named, day_lines
 from takeback.cli.render.history import action_data, checkpoint_data, run_data
 from takeback.cli.render.worktrees import worktree_data, worktree_lines
 from takeback.cli.text import iso, plural, width
+from takeback.core.change import Target
 from takeback.core.entities import Checkpoint, RecordedAction, RecordedRun
 from takeback.core.history import History
 from takeback.core.ids import RUN, STEP, parse
 from takeback.core.lifecycle import Life
+from takeback.core.listing import ListPlace
 from takeback.core.postings import Topic
 from takeback.errors import UsageError
 from takeback.workspace.describe import body_of, waits_for_a_decision
 from takeback.workspace.describe.day import (
+    DayNode,
     DecisionMade,
     LogFilter,
     answer_to,
@@ -39,6 +43,8 @@ from takeback.workspace.workspace import Workspace
 
 COUNTED = (Topic.ACTIONS, Topic.CHECKPOINTS, Topic.LISTED_RUNS)
 """What `total` counts."""
+AT_ONCE = 256
+"""So many entries are turned into data together, so that the changes of a long history are not all in memory."""
 
 
 @click.command("log", cls=TakebackCommand)
@@ -114,9 +120,9 @@ def command(
             return _path_view(session, workspace, wanted, paths, limit, is_flat=is_flat)
         if session.json:
             return session.data(
-                _as_data(history, wanted, limit) | {"worktrees": worktree_data(workspace.root)}
+                _as_data(session, workspace, wanted, limit) | {"worktrees": worktree_data(workspace.root)}
             )
-        _show(session, history, wanted, limit, is_flat=is_flat)
+        _show(session, workspace, wanted, limit, is_flat=is_flat)
         for line in worktree_lines(workspace.root):
             session.line(line)
 
@@ -135,20 +141,24 @@ def _path_view(
         return show_life(session, workspace, paths, limit)
     history = workspace.history
     of_paths = msgspec.structs.replace(wanted, targets=path_filter(workspace.root, history, paths))
-    _show(session, history, of_paths, limit, is_flat=is_flat)
+    _show(session, workspace, of_paths, limit, is_flat=is_flat)
 
 
-def _show(session: CommandContext, history: History, wanted: LogFilter, limit: int, *, is_flat: bool) -> None:
+def _show(
+    session: CommandContext, workspace: Workspace, wanted: LogFilter, limit: int, *, is_flat: bool
+) -> None:
+    history = workspace.history
     if session.json:
-        return session.data(_as_data(history, wanted, limit))
+        return session.data(_as_data(session, workspace, wanted, limit))
     picture = (flat if is_flat else day)(history, wanted, limit, session.progress)
     session.progress.done()
     if not picture.nodes:
         is_filtered = wanted != LogFilter()
-        return session.line("Nothing fits." if is_filtered else "Nothing has happened yet.")
+        return session.line("Nothing matches." if is_filtered else "Nothing has happened yet.")
     if picture.more:
         session.line("… there is more before this; `takeback log -n 0` shows all")
-    for line in day_lines(picture.nodes, width=width(), now_us=int(time.time() * 1e6)):
+    places = workspace.places(changes_named(picture.nodes))
+    for line in day_lines(picture.nodes, places, width=width(), now_us=int(time.time() * 1e6)):
         session.line(line)
     if standing := sum(waits_for_a_decision(history, run) for run in history.waiting_runs()):
         session.line(
@@ -177,16 +187,27 @@ def _run(history: History, id: str) -> str:
 # For machines
 
 
-def _as_data(history: History, wanted: LogFilter, limit: int) -> dict[str, Any]:
+def _as_data(session: CommandContext, workspace: Workspace, wanted: LogFilter, limit: int) -> dict[str, Any]:
     """Return the latest entries, newest first: every action is one. `total` counts what is recorded, unfiltered."""
-    found = things(history, wanted)
-    entries = [_data(history, thing) for thing in islice(found, limit or None)]
+    history = workspace.history
+    found = things(history, wanted, session.progress)
+    latest = islice(found, limit or None)
+    entries: list[dict[str, Any]] = []
+    while some := list(islice(latest, AT_ONCE)):
+        nodes = {thing.id: leaf(history, thing) for thing in some if isinstance(thing, RecordedAction)}
+        places = workspace.places(changes_named(list(nodes.values())))
+        entries += [_data(history, thing, nodes.get(thing.id), places) for thing in some]
     total = sum(history.count(kind) for kind in COUNTED)
-    return {"entries": entries, "total": total, "more": next(found, None) is not None}
+    more = next(found, None) is not None
+    session.progress.done()
+    return {"entries": entries, "total": total, "more": more}
 
 
 def _data(
-    history: History, thing: RecordedAction | Checkpoint | RecordedRun | DecisionMade
+    history: History,
+    thing: RecordedAction | Checkpoint | RecordedRun | DecisionMade,
+    node: DayNode | None,
+    places: Mapping[Target, ListPlace],
 ) -> dict[str, Any]:
     if isinstance(thing, RecordedRun):
         return run_data(thing)
@@ -201,13 +222,13 @@ def _data(
         }
     if isinstance(thing, Checkpoint):
         return checkpoint_data(thing)
-    node = leaf(history, thing)
+    node = node or leaf(history, thing)
     return action_data(history, thing) | {
         "body_of": body_of(history, thing) or None,
         "what": node.what,
         "who": node.who,
         "notes": [note.text for note in node.notes],
-        "names": changed_names(node.changes),
+        "names": changed_names(node.changes, places),
         "asked": answer_to(history, thing) or None,
         "beside_session": thing.beside,
     }

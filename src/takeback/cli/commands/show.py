@@ -26,15 +26,18 @@ from takeback.cli.render.runs import (
     call_line,
     calls_of,
     changes_of_step,
+    is_session,
+    mark_lines,
     run_line,
     state_data,
     state_lines,
     step_changed,
     ways_on,
 )
-from takeback.cli.text import ago
+from takeback.cli.text import ago, fit, plural
 from takeback.core import ids
 from takeback.core.change import Change
+from takeback.core.codec import one_line
 from takeback.core.entities import Approval, Checkpoint, RecordedAction, RecordedRun, RecordedStep
 from takeback.core.events import ActionBegan
 from takeback.core.history import History
@@ -44,6 +47,9 @@ from takeback.workspace.describe import (
     RunSnapshot,
     actor_of,
     is_call,
+    kind_of_run,
+    line_of,
+    notes_of,
     run_of,
     short,
     step_undone,
@@ -92,12 +98,10 @@ def command(session: CommandContext, id: str, everything: bool) -> None:
         most = 0 if everything else LINES_MAX
         lines = _lines(workspace, history, found, most)
         for state in states:
-            if not isinstance(found, RecordedRun):
-                lines.append(f"run {state.run.id} {state.run.began.name} then")
-            lines += state_lines(state, workspace.result_view, most)
+            lines += _lines_of_state(workspace, state, found, most)
         if isinstance(found, RecordedRun) and waits_for_a_decision(history, found):
             lines += [f"  {way.does.ljust(13)} {way}" for way in ways_on(history, found)]
-    for line in lines:
+    for line in fit(lines):
         session.line(line)
 
 
@@ -146,24 +150,22 @@ def _lines(workspace: Workspace, history: History, found: Found, most: int) -> l
     if isinstance(found, Approval):
         return approval_lines(found)
     if isinstance(found, Checkpoint):
-        lines = [f"{found.id}  checkpoint {found.taken.message!r}, {ago(found.at_us)}"]
+        named = f' "{found.taken.message}"' if found.taken.message else ""
+        lines = [f"{found.id}  checkpoint{named}, {ago(found.at_us)}"]
         if found.compacted_us:
             return [*lines, f"  {why_compacted(found.compacted_us)}"]
-        for mark in found.taken.marks:
-            lines.append(f"  {mark.resource}  {mark.state}  proved by {mark.evidence or 'nothing'}")
-            lines += [f"    not covered: {text}" for text in mark.stated]
-        return lines
+        return lines + mark_lines(found.taken.marks, found.id)
     if isinstance(found, RecordedStep):
         run = history.runs[run_of(history, found.id)]
-        lines = [
-            f"{found.id}  {what_step(history, found)}  of {run.id}  {step_changed(history, run, found)}".rstrip()
-        ]
+        changed = step_changed(history, run, found)
+        lines = [f"{found.id}  {what_step(history, found)}"]
+        lines.append(f"  of {kind_of_run(run)} {run.id}{f': {changed}' if changed else ''}")
         lines += [
             f"  {call_line(history, action, workspace.result_view)}"
             for action in calls_of(history, run, found.id)
         ]
         return lines + _changes(workspace, changes_of_step(history, run, found), most)
-    lines = [f"{found.id}  {what(history, found)}  by {actor_of(found)}, {ago(found.began_us)}"]
+    lines = _lines_of_action(history, found)
     if found.why:
         lines.append(f"  {found.why}")
     if found.compacted_us:
@@ -174,6 +176,34 @@ def _lines(workspace: Workspace, history: History, found: Found, most: int) -> l
     if is_call(history, found) and (value := workspace.result_view(found)) is not None:
         lines.append(f"  returned {short(value)}")
     return lines + _changes(workspace, [entry.change for entry in found.made], most)
+
+
+def _lines_of_action(history: History, action: RecordedAction) -> list[str]:
+    """Return what an action was, whole, what became of it, who did it and in which prompt."""
+    by = f"by {actor_of(action)}, {ago(action.began_us)}"
+    run = history.runs.get(action.stream)
+    if run is None or not is_session(run) or action.kind != "action":
+        return [f"{action.id}  {what(history, action)}  {by}"]
+    lines = [f"{action.id}  {line_of(history, action)}"]
+    step = run.steps.get(action.as_tool.step)
+    notes = notes_of(history, action)
+    lines.append(f"  {', '.join([by, *notes])}")
+    asked = f'prompt {step.id} "{one_line(step.name, 60)}", ' if step else ""
+    return [*lines, f"  {asked}session {run.id}"]
+
+
+def _lines_of_state(workspace: Workspace, state: RunSnapshot, found: Found, most: int) -> list[str]:
+    """Return how the run stood at that moment. The many calls of a coding agent's session are only counted."""
+    run = state.run
+    if isinstance(found, RecordedRun):
+        return state_lines(state, workspace.result_view, most)
+    if most and is_session(run) and not state.memory:
+        calls = plural(len(calls_of(state.history, run)), "call")
+        return [
+            f"By then session {run.id} had {plural(len(run.steps), 'prompt')} and {calls}; --all lists them"
+        ]
+    head = f"{kind_of_run(run)} {run.id} ({run.began.name}) at that moment:"
+    return [head[0].upper() + head[1:], *state_lines(state, workspace.result_view, most)]
 
 
 def _lines_of_run(history: History, run: RecordedRun) -> list[str]:

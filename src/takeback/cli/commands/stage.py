@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
 from takeback.cli import staging
 from takeback.cli.beginning import first_checkpoint
 from takeback.cli.context import CommandContext, TakebackGroup
-from takeback.cli.options import NETWORK, ON_CONFLICT, PREVIEW, ids_of
+from takeback.cli.options import NETWORK, NETWORK_OF_VIEW, ON_CONFLICT, PREVIEW, ids_of
 from takeback.cli.render.stages import (
     comparison_data,
     comparison_lines,
     look_data,
     stage_data,
-    stage_line,
+    stage_lines,
     would_lines,
 )
 from takeback.cli.running import RunningCommand
 from takeback.core.codec import printable
+from takeback.errors import TakebackError
 from takeback.settings import environment
+from takeback.workspace.staging import Stage
 
 
 class NamedRunningCommand(RunningCommand):
@@ -59,9 +62,8 @@ def new(session: CommandContext, name: str, at: str, network: str) -> None:
         if session.json:
             return session.data(stage_data(stage))
         session.line(f"{stage.name}   {_kind(stage.card.kind, stage.card.why_copy)}")
-        session.line(
-            f"  work in it   takeback stage shell {stage.name}   or   takeback stage run {stage.name} -- COMMAND"
-        )
+        session.line(f"  a shell in it     takeback stage shell {stage.name}")
+        session.line(f"  a command in it   takeback stage run {stage.name} -- COMMAND")
 
 
 def _kind(kind: str, why: str) -> str:
@@ -75,13 +77,24 @@ def list_(session: CommandContext) -> None:
     with session.workspace() as workspace:
         stages = list(workspace.stages)
         if session.json:
-            return session.data(
-                {"stages": [stage_data(one) | look_data(one.look(), one.outside()) for one in stages]}
-            )
+            return session.data({"stages": [_listed(stage) for stage in stages]})
         for stage in stages:
-            session.line(printable(stage_line(stage, stage.look())))
+            try:
+                for line in stage_lines(stage, stage.look()):
+                    session.line(printable(line))
+            except TakebackError as error:  # the others are listed all the same
+                session.line(printable(f"{stage.name:<10} {error.message}; {error.hint}"))
         if not stages:
-            session.line("There are no views.  make one   takeback stage new   or   takeback try -- COMMAND")
+            session.line("There are no views.")
+            session.line("  try a command in one   takeback try -- COMMAND")
+            session.line("  make one               takeback stage new")
+
+
+def _listed(stage: Stage) -> dict[str, Any]:
+    try:
+        return stage_data(stage) | look_data(stage.look(), stage.outside())
+    except TakebackError as error:
+        return {"name": stage.name, "error": {"message": error.message, "hint": error.hint}}
 
 
 @command.command("diff")
@@ -90,7 +103,7 @@ def list_(session: CommandContext) -> None:
 def diff(session: CommandContext, name: str) -> None:
     """Show what is different in a view, line by line
 
-    A summary comes first, on standard error. It names every deletion.
+    A summary comes first, on standard error. It names every deletion, except of what is generated.
     """
     with session.workspace() as workspace:
         stage = workspace.stages[name]
@@ -98,7 +111,7 @@ def diff(session: CommandContext, name: str) -> None:
         if session.json:
             data = look_data(look, outside) | {"moved": [str(change.target) for change in moved]}
             return session.data({"stage": name} | data)
-        for line in would_lines(name, look, outside):
+        for line in would_lines(stage, look):
             click.echo(printable(line), err=True)
         if moved:
             targets = ", ".join(str(change.target) for change in moved[:8])
@@ -108,7 +121,7 @@ def diff(session: CommandContext, name: str) -> None:
 
 @command.command("run", cls=NamedRunningCommand)
 @click.argument("name")
-@NETWORK
+@NETWORK_OF_VIEW
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_obj
 @click.pass_context
@@ -128,7 +141,7 @@ def run(ctx: click.Context, session: CommandContext, name: str, network: str, wo
 
 @command.command("shell")
 @click.argument("name")
-@NETWORK
+@NETWORK_OF_VIEW
 @click.pass_obj
 @click.pass_context
 def shell(ctx: click.Context, session: CommandContext, name: str, network: str) -> None:

@@ -37,10 +37,10 @@ from takeback.core.ids import seq_of
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.postings import Flag
 from takeback.core.selection import last_action
-from takeback.errors import RunBusy, UsageError
+from takeback.errors import RunBusy, TakebackError, UsageError
 from takeback.settings import environment, toml
 from takeback.system.processes import is_alive
-from takeback.workspace.describe import in_doubt, item_said, waits_for_a_decision
+from takeback.workspace.describe import in_doubt, item_said, known_as, notes_of, waits_for_a_decision
 from takeback.workspace.locate import find_modules_at, find_root, registry_of_user
 from takeback.workspace.lost_history import Lost
 from takeback.workspace.opening import find_workspace, lost_at
@@ -50,6 +50,7 @@ from takeback.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from takeback.workspace.results import StageCard
+    from takeback.workspace.staging import Stage
 
 RUNS_SHOWN = 5
 UNKNOWN_LISTED = 100
@@ -107,11 +108,18 @@ def command(session: CommandContext, everything: bool) -> None:
         for line in fit([*_lines(root, history, waiting, names, remains), *outbox_lines(outbox)]):
             session.line(line)
         for view in views:
-            session.line(view_line(view.name, view.card, held.settings.stage.keep_days))
+            session.line(_view_said(view, held.settings.stage.keep_days))
         for line in worktree_lines(workspace.root):
             session.line(line)
         for store in stores:
             session.line(f"Not recorded: {store}   (see [files] framework-stores)")
+
+
+def _view_said(view: Stage, keep_days: int) -> str:
+    try:
+        return view_line(view.name, view.card, keep_days)
+    except TakebackError as error:
+        return f"The view {view.name} cannot be used: {error.message}; {error.hint}"
 
 
 def view_line(name: str, card: StageCard, keep_days: int) -> str:
@@ -219,19 +227,18 @@ def _lines(
     if root and (chosen := last_action(history)):
         action = history.actions[chosen.actions[0]]
         lines.append(
-            f"`takeback undo` would take back {action.id}: {what(history, action)}, {ago(action.began_us)}."
+            f"`takeback undo` would take back {action.id}, {ago(action.began_us)}: {_known(history, action)}."
         )
     if unknown := _unknown_effects(history, IDS_SHOWN):
         total = history.count_flagged(Flag.UNKNOWN)
         names = ", ".join(action.id for action in unknown)
-        last = f"the last are {names}" if total > 1 else names
-        count = plural(total, "action has", "actions have")
-        lines.append(f"{count} an unknown effect ({last}): whether they did anything elsewhere is unknown.")
+        subject = f"{total:,} actions (the last are {names})" if total > 1 else names
+        lines.append(f"It is unknown whether {subject} did anything elsewhere.")
     if checkpoint := next(reversed(history.checkpoints.values()), None):
         message = f' "{checkpoint.taken.message}"' if checkpoint.taken.message else ""
         lines.append(f"Last checkpoint {checkpoint.id}{message}, {ago(checkpoint.at_us)}.")
     for action in _unknown(history):
-        happened = f"It is unknown whether {action.id} happened: {what(history, action)}."
+        happened = f"It is unknown whether {action.id} happened: {_known(history, action)}."
         lines += joined(happened, way_to_settle(action.id), "  ")
     lines += remains
     lines += [line for run in sessions(history) for line in session_lines(history, run, so_far)]
@@ -258,6 +265,13 @@ def _lines(
         )
     lines += [_in_background(action) for action in history.open_actions(Life.BACKGROUND)]
     return lines
+
+
+def _known(history: History, action: RecordedAction) -> str:
+    """Return what a person knows an action by, and what became of it."""
+    notes = [note for note in notes_of(history, action) if note != "in doubt"]
+    known = known_as(history, action)
+    return f"{known} ({', '.join(notes)})" if notes else known
 
 
 def _in_background(action: RecordedAction) -> str:

@@ -10,14 +10,14 @@ from takeback.cli.context import CommandContext
 from takeback.cli.options import NETWORK
 from takeback.cli.running import RunningCommand
 from takeback.cli.staging import ACCEPT, DROP, KEEP
-from takeback.errors import TakebackError
+from takeback.errors import TakebackError, UsageError
 
 
 @click.command("try", cls=RunningCommand, context_settings={"ignore_unknown_options": False})
 @click.option("--name", default="", metavar="NAME", help="The name of the view (default: t1, t2 and so on)")
-@click.option("--accept", "then", flag_value=ACCEPT, help="Accept what the command did if it succeeds")
-@click.option("--keep", "then", flag_value=KEEP, help="Keep the view for later")
-@click.option("--drop", "then", flag_value=DROP, help="Drop the view when the command has ended")
+@click.option("--accept", is_flag=True, help="Accept what the command did if it succeeds")
+@click.option("--keep", is_flag=True, help="Keep the view for later")
+@click.option("--drop", is_flag=True, help="Drop the view when the command has ended")
 @NETWORK
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.pass_obj
@@ -26,7 +26,9 @@ def command(
     ctx: click.Context,
     session: CommandContext,
     name: str,
-    then: str | None,
+    accept: bool,
+    keep: bool,
+    drop: bool,
     network: str,
     words: tuple[str, ...],
 ) -> None:
@@ -39,10 +41,16 @@ def command(
     \b
     Exit codes:
       the command's own code, or 128 + n if signal n ended it
-      3    a rule did not allow the command, or accepting met a conflict; nothing was changed
+      3    a rule did not allow the command, or accepting met a conflict
       6    the command succeeded, but its changes could not be recorded
-      125  Takeback failed before it could start the command
+      125  Takeback failed; the view is kept if anything was changed in it
     """
+    given = [then for then, is_given in ((ACCEPT, accept), (KEEP, keep), (DROP, drop)) if is_given]
+    if len(given) > 1:
+        raise UsageError(
+            f"{' and '.join(f'--{one}' for one in given)} exclude each other; nothing was run",
+            hint="choose one of --accept, --keep and --drop",
+        )
     session.to_stderr = not session.json
     with session.protect(asking=True) as workspace:
         workspace.recover()
@@ -53,10 +61,14 @@ def command(
         try:
             done = staging.run_in(session, stage, words)
         except TakebackError:
-            stage.drop()  # the command did not start
+            if not staging.is_dropped_unused(stage):
+                click.echo(
+                    f"takeback: the view {stage.name} was kept; look   takeback stage diff {stage.name}",
+                    err=True,
+                )
             raise
         staging.show(session, stage, done)
-        then = then or (staging.chosen(session, stage.name) if done.started else DROP)
+        then = given[0] if given else (staging.chosen(session, stage.name) if done.started else DROP)
         if then == ACCEPT and done.code:
             then = KEEP
             click.echo(f"takeback: the command failed, so {stage.name} was kept and not accepted", err=True)

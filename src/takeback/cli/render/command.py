@@ -69,7 +69,7 @@ def summary_lines(
         if not undoing:
             inner = [history.actions[id] for id in actions]
             more = any(one.leaves_something or one.is_unknown for one in inner)
-            every = "take back files" if more else "take it all back"
+            every = "take it back" if more else "take it all back"
             whole = action.stream if parts else action.id
             lines.append(f"  {every.ljust(16)}   takeback undo {whole}")
             if changed := [part for part in parts if history.entries(part)][-1:]:
@@ -141,7 +141,8 @@ def counted_changes(changes: tuple[Change, ...]) -> str:
     if not found:
         return f"changed {counted(others)}"
     if others:
-        return f"{counted_changes(tuple(found))}; and changed {counted(others)}"
+        in_files = counted_changes(tuple(found))
+        return f"{in_files}{',' if ',' in in_files else ''} and changed {counted(others)}"
     files = [c for c in changes if not c.after.id.startswith("d:") and not c.before.id.startswith("d:")]
     counts: dict[str, int] = {}
     for change in files or changes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from takeback.cli.render.history import counted
 from takeback.cli.text import cells, clock, date, fitted, padded, paint, plural
+from takeback.core.change import Change, Target
+from takeback.core.listing import ListPlace
 from takeback.workspace.describe import verb
 from takeback.workspace.describe.day import DayNode, StateNote, Tone, changed_names, telling_changes
 
@@ -47,10 +49,23 @@ class DayRow(NamedTuple):
         return ", ".join(note.text for note in self.notes)
 
 
-def day_lines(nodes: Sequence[DayNode], *, width: int, now_us: int) -> list[str]:
-    """Return the lines of a tree, oldest first, none wider than `width`, or than the least width."""
+def changes_named(nodes: Sequence[DayNode]) -> Iterator[Change]:
+    """Yield the changes that a tree names; those of a whole session are only counted."""
+    for node in nodes:
+        if node.kind not in _HEADS:
+            yield from node.changes
+        yield from changes_named(node.below)
+
+
+def day_lines(
+    nodes: Sequence[DayNode], places: Mapping[Target, ListPlace], *, width: int, now_us: int
+) -> list[str]:
+    """Return the lines of a tree, oldest first, none wider than `width`, or than the least width.
+
+    `places` says how much each change matters, so that what matters is named first.
+    """
     width = max(width, WIDTH_LEAST)
-    rows = list(_rows(nodes))
+    rows = list(_rows(nodes, places))
     right = min(max((cells(", ".join(row.changed)) for row in rows), default=0), max(width * 3 // 10, 16))
     short = [cells(row.state) for row in rows if cells(row.state) <= NOTES_MAX]
     columns = _Columns(width, min(max(short, default=0), max(width // 5, 17)), right)
@@ -67,26 +82,26 @@ def day_lines(nodes: Sequence[DayNode], *, width: int, now_us: int) -> list[str]
 # Rows
 
 
-def _rows(nodes: Sequence[DayNode]) -> Iterator[DayRow]:
+def _rows(nodes: Sequence[DayNode], places: Mapping[Target, ListPlace]) -> Iterator[DayRow]:
     who = min(max((cells(node.who) for node in nodes), default=0), WHO_MAX)
     id = max((len(node.id) for node in nodes), default=0)
     last = ""
     for node in nodes:
         lead = f"{padded(fitted(node.who, who), who)}{' ' * GAP}{node.id.ljust(id)}"
-        for row in _tree(node, 0, lead):
+        for row in _tree(node, 0, lead, places):
             time = clock(row.node.at_us)
             yield row._replace(time="" if time == last and row.depth else time)
             last = time
 
 
-def _tree(node: DayNode, depth: int, lead: str) -> Iterator[DayRow]:
+def _tree(node: DayNode, depth: int, lead: str, places: Mapping[Target, ListPlace]) -> Iterator[DayRow]:
     if not (node.continued and node.kind in _PARTS):
-        names = _changed(node)
+        names = _changed(node, places)
         did = _did(node)
         yield DayRow(node, depth, "", lead, _text(node), node.notes, (did,) if did else names, names)
     ids = max((len(below.id) for below in node.below), default=0)
     for below in node.below:
-        yield from _tree(below, depth + 1, " " * (GAP * (depth + 1)) + below.id.ljust(ids))
+        yield from _tree(below, depth + 1, " " * (GAP * (depth + 1)) + below.id.ljust(ids), places)
 
 
 def _text(node: DayNode) -> str:
@@ -101,14 +116,15 @@ def _text(node: DayNode) -> str:
     return f"{node.who}: {node.what}" if node.who.count(":") else node.what
 
 
-def _changed(node: DayNode) -> tuple[str, ...]:
+def _changed(node: DayNode, places: Mapping[Target, ListPlace]) -> tuple[str, ...]:
     if node.continued or node.kind == "folded":
         return ()
     if node.kind in _HEADS:
         made = [change for change in telling_changes(node.changes) if change.target.resource != "calls"]
-        numbers = [plural(node.calls, "call") if node.calls else "", *counted(made).split(", ")]
+        made_in = counted(made).replace("things in git", "in git").replace("thing in git", "in git")
+        numbers = [plural(node.calls, "call") if node.calls else "", *made_in.split(", ")]
         return tuple(filter(None, numbers))
-    return tuple(changed_names(node.changes))
+    return tuple(changed_names(node.changes, places))
 
 
 def _did(node: DayNode) -> str:
@@ -160,13 +176,17 @@ def _laid_out(row: DayRow, columns: _Columns) -> list[str]:
         used = at_state + state
     changed = row.changed if text == row.text else row.instead
     if names:
-        start = min(columns.at_right, max(used + GAP, columns.width - cells(", ".join(changed))))
-        line += " " * (start - used) + _some(changed, columns.width - start)
+        start = columns.width - cells(", ".join(changed))
+        # Names begin before their column only if all of them then fit; numbers use what room there is.
+        if start < used + GAP:
+            start = used + GAP if row.node.kind in _HEADS else columns.at_right
+        start = min(columns.at_right, start)
+        line += " " * (start - used) + _some(row, changed, columns.width - start)
     lines = [line.rstrip()]
     if row.notes and not beside:
         lines += _wrapped(row.notes, at, columns.width)
     if row.changed and not names:
-        lines.append(" " * at + _some(changed, columns.width - at))
+        lines.append(" " * at + _some(row, changed, columns.width - at))
     return lines
 
 
@@ -197,12 +217,14 @@ def _wrapped(notes: Sequence[StateNote], indent: int, width: int) -> Iterator[st
     yield " " * indent + _painted(some)
 
 
-def _some(names: Sequence[str], most: int) -> str:
-    """Return as many names as there is room for, and how many there are besides."""
+def _some(row: DayRow, names: Sequence[str], most: int) -> str:
+    """Return as many names as there is room for, and how many there are besides; of numbers, the first."""
     if not names:
         return ""
+    in_numbers = row.node.kind in _HEADS
     for count in range(len(names), 0, -1):
-        more = f" +{len(names) - count:,}" if count < len(names) else ""
+        more = ", …" if in_numbers else f" +{len(names) - count:,}"
+        more = more if count < len(names) else ""
         if cells(text := ", ".join(names[:count]) + more) <= most:
             return text
     more = f" +{len(names) - 1:,}" if len(names) > 1 else ""

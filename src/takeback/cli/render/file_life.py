@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import groupby
+from shlex import quote
+from typing import Any, NamedTuple
 
-from takeback.cli.render.history import table, what
-from takeback.cli.text import ago, iso
+from takeback.cli.render.history import is_folder, what
+from takeback.cli.text import ago, cells, fitted, iso, padded, room
 from takeback.core.blame import Whose
+from takeback.core.change import Target
 from takeback.core.codec import one_line
 from takeback.core.history import History
-from takeback.workspace.describe import Diff, actor_of, actor_short, kind, verb
+from takeback.workspace.describe import Diff, actor_of, actor_short, kind, line_of, notes_of, verb
 from takeback.workspace.past.past import BlamedLine, FileVersion
 
-WHAT_MAX, PROMPT_MAX = 44, 36
+GAP = 2
+WHAT_MAX, WHAT_LEAST = 44, 16
+PROMPT_MAX, PROMPT_LEAST = 36, 12
+TEXT_LEAST = 40
+"""Room for a line of the file beside its writer, where the screen is narrow."""
 _NOBODY = {
     Whose.FIRST: ("you", "before the first record"),
     Whose.UNRECORDED: ("you", "not recorded"),
@@ -22,24 +29,77 @@ _NOBODY = {
 
 
 def life_lines(history: History, versions: Sequence[FileVersion], diff: Diff) -> list[str]:
-    """Return one line for each version. The path is said only where there are several."""
+    """Return one line for each version, oldest first. The path is said only where there are several.
+
+    If the prompts do not fit beside the rest, each has a line of its own, below the first version that it led to.
+    """
     paths = {version.change.target for version in versions}
-    rows: list[tuple[str, ...]] = [("id", "when", "who", "what", "lines", "prompt")]
-    for version in versions:
-        target = "" if len(paths) == 1 else f"{version.change.target}: "
-        did = f"{target}{verb(version.change)}"
-        name = f"{did}, {_what(history, version)}" if _what(history, version) else did
-        rows.append(
-            (
-                version.action.id,
-                ago(version.at_us),
-                _who(version),
-                one_line(name, WHAT_MAX + len(target)),
-                _lines(version, diff),
-                _prompt(version),
+    prompts = any(version.prompt for version in versions)
+    rows = [_LifeRow("id", "when", "who", "lines", "what", "prompt" if prompts else "")]
+    for _, some in groupby(versions, key=lambda version: version.action.id):
+        for version in sorted(some, key=lambda one: (is_folder(one.change), one.change.target)):
+            target = "" if len(paths) == 1 else f"{version.change.target}: "
+            did = f"{target}{verb(version.change)}"
+            said = _what(history, version)
+            rows.append(
+                _LifeRow(
+                    version.action.id,
+                    ago(version.at_us),
+                    _who(version),
+                    _lines(version, diff),
+                    one_line(f"{did}, {said}" if said else did, WHAT_MAX + len(target)),
+                    _prompt(version),
+                )
             )
-        )
-    return table(rows)
+    return _laid_out(rows)
+
+
+class _LifeRow(NamedTuple):
+    id: str
+    when: str
+    who: str
+    lines: str
+    what: str
+    prompt: str
+
+
+def _laid_out(rows: Sequence[_LifeRow]) -> list[str]:
+    """Return rows as a table that fits the screen."""
+    widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
+    *fixed, what, prompt = widths
+    left = room() - sum(fixed) - GAP * len(fixed)
+    beside = what + GAP + prompt <= left
+    shown, last = [], rows[0].prompt
+    for row in rows:
+        parts = [padded(cell, wide) for cell, wide in zip(row, fixed, strict=False)]
+        parts.append(padded(row.what, what) if beside else fitted(row.what, max(left, WHAT_LEAST)))
+        shown.append((" " * GAP).join([*parts, row.prompt] if beside else parts).rstrip())
+        if not beside and row.prompt not in ("", last):
+            indent = " " * (fixed[0] + GAP)
+            shown.append(fitted(f"{indent}prompt {row.prompt}", room()))
+        last = row.prompt
+    return shown
+
+
+def life_ways(history: History, versions: Sequence[FileVersion]) -> list[str]:
+    """Return what can be done next with one of these versions, which come the latest first."""
+    latest: dict[Target, FileVersion] = {}
+    for version in versions:
+        if not is_folder(version.change):
+            latest.setdefault(version.change.target, version)
+    if not latest:
+        return []
+    shown = next((one for one in latest.values() if one.change.after), None)
+    last = shown or next(iter(latest.values()))
+    target = last.change.target
+    moment = f"{last.action.id}:{target}" if shown else f"before {last.action.id}:{target}"
+    lines = [f"  its bytes      takeback show {quote(moment)}"]
+    if shown:
+        lines.append(f"  each line      takeback blame {quote(str(target))}")
+    standing = (one for one in versions if one.action.kind == "action" and history.live(one.action.id))
+    if made := next((one for one in standing if one.change.target == target), None):
+        lines.append(f"  take it back   takeback undo {made.action.id} --path {quote(str(target))}")
+    return lines
 
 
 def version_data(history: History, version: FileVersion, diff: Diff) -> dict[str, Any]:
@@ -74,12 +134,14 @@ def blame_lines(lines: Iterable[BlamedLine]) -> list[str]:
     every = list(lines)
     heads = [_head(line) for line in every]
     widths = [max((len(cell) for cell in column), default=0) for column in zip(*heads, strict=True)]
+    if widths:  # on a narrow screen the prompt leaves room for the file's own lines
+        widths[-1] = max(min(widths[-1], room() - TEXT_LEAST - sum(widths[:-1])), PROMPT_LEAST)
     digits = len(str(len(every)))
     shown = []
     for number, (line, head) in enumerate(zip(every, heads, strict=True), 1):
         same = number > 1 and heads[number - 2] == head
-        cells = ("",) * len(head) if same else head
-        left = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        said = ("",) * len(head) if same else head
+        left = "  ".join(padded(fitted(cell, wide), wide) for cell, wide in zip(said, widths, strict=True))
         text = line.text.decode(errors="replace").rstrip("\r\n")
         shown.append(f"{left}  {number:>{digits}}│ {text}".rstrip())
     return shown
@@ -123,7 +185,11 @@ def _prompt(version: FileVersion) -> str:
 
 
 def _what(history: History, version: FileVersion) -> str:
-    return "" if version.action.kind == "outside" else what(history, version.action)
+    action = version.action
+    if action.kind == "outside":
+        return ""
+    notes = ", ".join(notes_of(history, action))
+    return f"{line_of(history, action)}  {notes}".rstrip()
 
 
 def _lines(version: FileVersion, diff: Diff) -> str:

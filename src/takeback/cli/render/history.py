@@ -30,17 +30,18 @@ from takeback.workspace.describe import (
 )
 
 NOUNS = {
-    "files": ("file", "files"),
-    "folders": ("folder", "folders"),
-    "outside": ("file outside", "files outside"),
     "git": ("thing in git", "things in git"),
     "sqlite": ("database", "databases"),
     "postgres": ("database", "databases"),
-    "memory": ("value", "values"),
     "calls": ("call", "calls"),
     "outbox": ("intent", "intents"),
+    "files": ("file", "files"),
+    "folders": ("folder", "folders"),
+    "outside": ("file outside", "files outside"),
+    "memory": ("value", "values"),
 }
-
+"""What is counted, in the order of all lists: what matters first."""
+_ORDER = list(NOUNS)
 
 _FOLLOWS = re.compile(MINOR_OF_GIT)
 
@@ -52,7 +53,8 @@ def counted(changes: Iterable[Change]) -> str:
     counts = Counter(
         "folders" if is_folder(c) else c.target.resource for c in {c.target: c for c in plain}.values()
     )
-    return ", ".join(plural(n, *NOUNS.get(name, (name, name))) for name, n in sorted(counts.items()))
+    known = sorted(counts, key=lambda name: (_ORDER.index(name) if name in NOUNS else len(NOUNS), name))
+    return ", ".join(plural(counts[name], *NOUNS.get(name, (name, name))) for name in known)
 
 
 def telling(changes: Iterable[Change]) -> list[Change]:

@@ -14,6 +14,7 @@ HEAD = 10
 """The width of the words in front of a list: `restored`."""
 INDENT = " " * (HEAD + 3)
 _ONE_BY_ONE = (Rank.GIT, Rank.DATABASE, Rank.ELSEWHERE)
+REST = "--all lists them"
 _VERBS = ("deleted", "changed", "created", "touched")
 
 Say = Callable[[ListLine], str]
@@ -50,8 +51,13 @@ def change_lines(
     *,
     everything: bool = False,
     most: int = SHOWN,
+    words: Mapping[str, str] = {},
+    rest: str = REST,
 ) -> list[str]:
-    """Return what was changed as lines, each with what was done: `deleted    app.py, .env`."""
+    """Return what was changed as lines, each with what was done: `deleted    app.py, .env`.
+
+    `words` says other verbs, such as `delete`, and `rest` where to find what is left out.
+    """
     found = list(changes)
     # A folder in which something came or went has another time, which says nothing more.
     telling = [change for change in found if change.before != change.after or not is_folder(change)]
@@ -71,15 +77,16 @@ def change_lines(
     few, left = (lines, 0) if everything else shortened(lines, most)
     text: list[str] = []
     for head, some in groupby(few, key=did):
-        text += headed(head, shown(list(some), say, everything=everything, most=len(few)))
-    return _with_more(text, left)
+        told = shown(list(some), say, everything=everything, most=len(few))
+        text += headed(words.get(head, head), told)
+    return _with_more(text, left, rest)
 
 
-def _with_more(text: list[str], left: int) -> list[str]:
+def _with_more(text: list[str], left: int, rest: str = REST) -> list[str]:
     """Return the lines of a list, with how many more there are."""
     if not left:
         return text
-    more = f"and {left:,} more; --all lists them"
+    more = f"and {left:,} more; {rest}"
     if text and len(text[-1]) + len(more) < width():
         return [*text[:-1], f"{text[-1]} {more}"]
     return [*text, f"{INDENT}{more}"]

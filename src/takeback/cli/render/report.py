@@ -18,7 +18,7 @@ from takeback.core.listing import ListLine
 from takeback.core.rollback import Verdict
 from takeback.core.selection import inside, outermost
 from takeback.errors import ConflictError, RollbackIncomplete
-from takeback.workspace.describe import fewest_ids, in_doubt, known_as
+from takeback.workspace.describe import fewest_ids, in_doubt, kind_of_run, known_as
 from takeback.workspace.results import BY_HAND, DOING, TITLES, WOULD_TITLES, RollbackReport, hint_of
 
 REMAINING_SHOWN = 8
@@ -178,12 +178,13 @@ def _more_of_it(history: History, report: RollbackReport) -> list[str]:
 
 def _part(history: History, report: RollbackReport, run: RecordedRun) -> list[str]:
     part = "would be" if report.preview else "was"
-    name = one_line(run.began.name, 40)
-    lines = joined(f"That {part} one action of {run.id} ({name}).", f"All of it:  takeback undo {run.id}")
+    kind = "session" if kind_of_run(run) == "session" else "run"
+    lines = folded(f"That {part} one action of {kind} {run.id} ({one_line(run.began.name, 40)}).", "")
+    ways = [(f"all of {run.id}", run.id)]
     if step := _prompt_of(history, report):
-        prompt = f"Everything that its prompt did ({one_line(step.name, 40)}):"
-        lines += joined(prompt, f"takeback undo {step.id}", "  ")
-    return lines
+        ways.insert(0, (f'all of the prompt "{one_line(step.name, 40)}"', step.id))
+    column = max(len(does) for does, _ in ways) + 3
+    return lines + [line for does, id in ways for line in way(does, f"takeback undo {id}", column)]
 
 
 def _all_kept(history: History, report: RollbackReport) -> bool:
@@ -365,7 +366,7 @@ def _close(history: History, report: RollbackReport) -> list[ReportLine]:
     if report.preview:
         choose = f" Choose with --on-conflict {' | '.join(report.choices)}." if report.choices else ""
         return [ReportLine(line) for line in folded(f"Nothing was changed.{choose}", "")]
-    total, verified = len(report.items), sum(item.verified for item in report.items)
+    verified, total = report.verified
     other = f"takeback undo {report.rollback}" if report.kind == "redo" else "takeback redo"
     on_disk = all(item.resource in _ON_DISK for item in report.items)
     lines = [f"Verified {verified:,} of {total:,}{' against the disk' if on_disk else ''}."]

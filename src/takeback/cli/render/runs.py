@@ -18,6 +18,7 @@ from takeback.cli.text import ago, iso, plural, until
 from takeback.core.change import Change
 from takeback.core.codec import one_line
 from takeback.core.entities import Approval, RecordedAction, RecordedRun, RecordedStep
+from takeback.core.events import Mark
 from takeback.core.history import History
 from takeback.core.lifecycle import Life
 from takeback.core.memory import flatten, keys_of
@@ -27,12 +28,17 @@ from takeback.workspace.describe import (
     call_text,
     in_doubt,
     is_call,
+    kind_of_run,
+    line_of,
     short,
     stands,
     step_undone,
     undone,
 )
 from takeback.workspace.resuming import can_be_executed, command_of
+
+CALL_MAX = 100
+DIGEST_SHOWN = 15
 
 T = TypeVar("T")
 Result = Callable[[RecordedAction], Any]
@@ -197,13 +203,32 @@ def approval_data(approval: Approval) -> dict[str, Any]:
 # Any past moment
 
 
+def is_session(run: RecordedRun) -> bool:
+    """Return whether this is a coding agent's session: its calls are known by their commands and files."""
+    return kind_of_run(run) == "session"
+
+
+def mark_lines(marks: Iterable[Mark], moment: str) -> list[str]:
+    """Return what Takeback saw at a moment, what it did not cover, and how to compare with it and go back to it."""
+    lines: list[str] = []
+    for mark in marks:
+        lines.append(f"  {mark.resource.ljust(9)} {mark.state[:DIGEST_SHOWN]}")
+        lines += [f"    not covered: {text}" for text in mark.stated]
+    lines.append(f"  compare   takeback diff {moment}")
+    lines.append(f"  go back   takeback restore {moment} --preview")
+    return lines
+
+
 def call_line(history: History, action: RecordedAction, result: Result) -> str:
     """Return a line about one call: its arguments, how it ended, its result."""
-    text = f"{action.id}  {call_text(action.name, action.as_tool.arguments)}"
+    run = history.runs.get(action.stream)
+    typed = one_line(line_of(history, action), CALL_MAX) if run and is_session(run) else ""
+    text = f"{action.id}  {typed or call_text(action.name, action.as_tool.arguments)}"
     if in_doubt(history, action):
         return f"{text}  in doubt: {action.why}"
     if action.life not in (Life.DONE, Life.SETTLED):
-        return f"{text}  {action.life}{': ' + action.why if action.why else ''}"
+        says_more = action.why and action.why != f"it {action.life}"
+        return f"{text}  {action.life}{': ' + action.why if says_more else ''}"
     if word := undone(history, action.id):
         text += f"  {word}"
     value = result(action)

@@ -46,7 +46,7 @@ def session_lines(history: History, run: RecordedRun, so_far: Sequence[str]) -> 
         prompt = "turn" if run.began.thread else "prompt"
         lines.append(f"  {state} {prompt} {step.id}, {ago(step.began_us)}: {one_line(step.name, 60)}")
     running = _running(history, run)
-    lines += [f"  running {a.id} since {ago(a.began_us)}: {what(history, a)}" for a in running]
+    lines += [f"  running {a.id}, begun {ago(a.began_us)}: {what(history, a)}" for a in running]
     if running and so_far:
         lines += ["  so far, not yet recorded:", *(f"  {line}" for line in so_far)]
     return lines

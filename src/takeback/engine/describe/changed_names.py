@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
-from takeback.core.change import Change
+from takeback.core.change import Change, Target
 from takeback.core.codec import printable
+from takeback.core.listing import ListLine, ListPlace, Rank, is_folder, lines_of, listed
 from takeback.resources.git import entry
 from takeback.resources.git.format.refs import is_object
 from takeback.resources.git.minor import MINOR
@@ -15,13 +17,7 @@ from takeback.resources.git.words import short
 FOLDER_LEAST = 4
 """So many files below one folder are named by that folder."""
 _FOLLOWS = re.compile(MINOR)
-_FILES = ("files", "outside")
-_ORDER = ("git", "sqlite", "postgres", "outbox", "memory")
-
-
-def is_folder(change: Change) -> bool:
-    """Return whether a change is that of a folder itself."""
-    return change.target.resource in _FILES and (change.after or change.before).id.startswith("d:")
+_WORKTREE = re.compile(r"worktrees/([^/]+)/gitdir")
 
 
 def is_upkeep(change: Change) -> bool:
@@ -38,22 +34,32 @@ def telling(changes: Iterable[Change]) -> list[Change]:
     return plain or list(found.values())
 
 
-def names(changes: Iterable[Change]) -> list[str]:
-    """Return what was changed, by name: what is not a file first, and many files of one folder as that folder."""
-    every = telling(changes)
+def names(changes: Iterable[Change], places: Mapping[Target, ListPlace]) -> list[str]:
+    """Return what was changed, by name, in the order of all lists; many files of one folder as that folder."""
     # A call to another system is named by what it did, not by its key.
-    others = sorted((c for c in every if c.target.resource not in (*_FILES, "calls")), key=_place)
+    every = {c.target: c for c in telling(changes) if c.target.resource != "calls"}
+    lines = lines_of(listed(change, places) for change in every.values())
+    found: list[str] = []
+    for rank, some in groupby(lines, key=lambda line: line.rank):
+        if rank is Rank.GIT:
+            found += _of_git([every[line.targets[0]] for line in some])
+        else:
+            found += _of_rank(list(some))
+    return list(dict.fromkeys(found))
+
+
+def _of_git(changes: Sequence[Change]) -> list[str]:
     # A branch that moves takes the index and HEAD with it: they say no more.
-    refs = [c for c in others if _is_ref(c)]
-    told = refs + [c for c in others if not _is_ref(c) and not (refs and _is_index(c))]
-    files = [change for change in every if change.target.resource in _FILES]
-    found = [_name(change) for change in told]
-    return list(dict.fromkeys([*found, *_of_files([c.target.said for c in files])]))
+    refs = [c for c in changes if _is_ref(c)]
+    return [_git(c) for c in (*refs, *(c for c in changes if not _is_ref(c) and not (refs and _is_index(c))))]
 
 
-def _place(change: Change) -> tuple[int, str]:
-    resource = change.target.resource
-    return _ORDER.index(resource) if resource in _ORDER else len(_ORDER), change.target.name
+def _of_rank(lines: Sequence[ListLine]) -> list[str]:
+    whole = [printable(f"{line.name}: {len(line.targets):,} files") for line in lines if line.is_folded]
+    single = [line.name for line in lines if not line.is_folded]
+    if lines[0].rank in (Rank.FILE, Rank.GENERATED):
+        return [*_of_files(single), *whole]
+    return [printable(name) for name in single]
 
 
 def _is_ref(change: Change) -> bool:
@@ -64,14 +70,10 @@ def _is_index(change: Change) -> bool:
     return change.target.resource == "git" and change.target.name.endswith("index")
 
 
-def _name(change: Change) -> str:
-    if change.target.resource == "git":
-        return _git(change)
-    return printable(change.target.said)
-
-
 def _git(change: Change) -> str:
     name = short(change.target.name)
+    if found := _WORKTREE.fullmatch(name):
+        name = f"worktree {found[1]}"
     if not change.after:
         return f"{name} removed"
     value = entry.value_of(change.after)

@@ -79,7 +79,7 @@ def day(history: History, wanted: LogFilter, limit: int, progress: Progress = si
     begun = {thing.id for thing in found if isinstance(thing, RecordedRun)}
     picture = _Picture(history, begun, folding=not wanted.grep)
     shown = {thing.stream for thing in found if isinstance(thing, RecordedAction | Checkpoint)}
-    for thing in found:
+    for thing in progress("Arranging the entries", found, len(found)):
         if not (isinstance(thing, RecordedRun) and thing.id in shown):  # its calls show it, where they are
             picture.add(thing)
     return Day(picture.finished(), more=len(found) < len(latest))

@@ -79,15 +79,21 @@ class LogFilter(msgspec.Struct, frozen=True):
 
 
 def things(history: History, wanted: LogFilter, progress: Progress = silent) -> Iterator[Thing]:
-    """Yield what passes a filter, the latest first. `progress` says how much a long search has read."""
-    candidates = _candidates(history, wanted)
-    if wanted != LogFilter():
-        candidates = iter(progress("Searching the history", candidates, history.count(Topic.ACTIONS)))
+    """Yield what passes a filter, the latest first. `progress` says how much has been read."""
+    candidates = iter(progress("Reading the history", _candidates(history, wanted), _total(history, wanted)))
     for read, thing in enumerate(candidates, 1):
         if not read % AT_HAND_MAX:
             history.trim(AT_HAND_MAX)
         if _passes(history, thing, wanted):
             yield thing
+
+
+def _total(history: History, wanted: LogFilter) -> int:
+    """Return how many things a filter looks at; 0 if only reading them would tell."""
+    if wanted != LogFilter(changed=wanted.changed, grep=wanted.grep):
+        return 0
+    listed = () if wanted.is_of_actions else (Topic.CHECKPOINTS, Topic.LISTED_RUNS, Topic.DECISIONS)
+    return sum(history.count(topic) for topic in (Topic.ACTIONS, *listed))
 
 
 def seq_of(thing: Thing) -> int:

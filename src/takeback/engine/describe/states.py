@@ -12,8 +12,7 @@ from takeback.core.events import ActionBegan, RollbackBegan
 from takeback.core.history import History
 from takeback.core.lifecycle import SETTLING, Life
 from takeback.core.selection import actions_of, inside
-from takeback.core.values import SUBJECTS, view
-from takeback.engine.describe.wording import NOT_ALLOWED, call_text, named, taken_back
+from takeback.engine.describe.wording import NOT_ALLOWED, call_text, named, subject_of, taken_back
 from takeback.engine.runs.recorded_calls import in_doubt
 
 COMPACTED = "compacted"
@@ -99,7 +98,7 @@ def name_of(history: History, action: RecordedAction) -> str:
     if isinstance(began, RollbackBegan) and not began.stage:
         return f"{began.kind.value} {named(history, began.of)}"
     if isinstance(began, ActionBegan) and began.key:
-        subject = one_line(_subject(history, action, began), 50)
+        subject = one_line(subject_of(history, action, began)[1], 50)
         return f"{action.name}({subject})" if subject else call_text(action.name, began.arguments, 50)
     return action.name
 
@@ -107,21 +106,9 @@ def name_of(history: History, action: RecordedAction) -> str:
 def line_of(history: History, action: RecordedAction) -> str:
     """Return an action as a person would type it: `Bash make test`, whole."""
     began = action.began
-    if isinstance(began, ActionBegan) and began.key and (subject := _subject(history, action, began)):
+    if isinstance(began, ActionBegan) and began.key and (subject := subject_of(history, action, began)[1]):
         return f"{action.name} {one_line(subject, _SUBJECT_MAX)}"
     return one_line(name_of(history, action), _SUBJECT_MAX)
-
-
-def _subject(history: History, action: RecordedAction, began: ActionBegan) -> str:
-    """Return the command or the file of an agent's call, by which a person knows it."""
-    run = history.runs.get(action.stream)
-    given = began.arguments.get("kwargs") if isinstance(began.arguments, dict) else None
-    if not run or not run.began.detached or not isinstance(given, dict):
-        return ""
-    given_names = [text for name in SUBJECTS if isinstance(text := given.get(name), str) and text]
-    found = given_names[0] if given_names else ", ".join(began.paths)  # a patch names its files
-    root = history.began.root if history.began else ""
-    return str(view(found)).removeprefix(f"{root}/")
 
 
 def kind_of_run(run: RecordedRun) -> str:

@@ -67,22 +67,31 @@ def known_as(history: History, action: RecordedAction, most: int = 60) -> str:
     `git push origin main` of a shell, `Edit src/app.py` of another tool, `add_record("mail")` of a function.
     """
     began = action.began
+    if isinstance(began, e.RollbackBegan) and began.kind is e.RollbackKind.ACCEPT:
+        return one_line(f"the acceptance of {began.stage}", most)
     if isinstance(began, e.RollbackBegan):
         return one_line(f"{began.kind.value} of {named(history, began.of)}", most)
     if not isinstance(began, e.ActionBegan) or not began.key:
         return one_line(action.name, most)
+    name, subject = subject_of(history, action, began)
+    if not subject:
+        return one_line(call_text(action.name, began.arguments), most)
+    return one_line(subject if name == "command" else f"{action.name} {subject}", most)
+
+
+def subject_of(history: History, action: RecordedAction, began: e.ActionBegan) -> tuple[str, str]:
+    """Return the command or the file of a coding agent's call, by which a person knows it, after its argument's name.
+
+    A patch names its files; both are empty for the call of a function.
+    """
     run = history.runs.get(action.stream)
     given = began.arguments.get("kwargs") if isinstance(began.arguments, dict) else None
     if run is None or not run.began.detached or not isinstance(given, dict):
-        return one_line(call_text(action.name, began.arguments), most)
+        return "", ""
     name = next((name for name in SUBJECTS if isinstance(given.get(name), str) and given[name]), "")
-    if not name:
-        return one_line(call_text(action.name, began.arguments), most)
-    subject = str(view(given[name]))
-    if name == "command":
-        return one_line(subject, most)
     root = history.began.root if history.began else ""
-    return one_line(f"{action.name} {subject.removeprefix(f'{root}/')}", most)
+    found = str(view(given[name])) if name else ", ".join(began.paths)
+    return name, found.removeprefix(f"{root}/")
 
 
 def item_said(history: History, item: e.Item) -> str:

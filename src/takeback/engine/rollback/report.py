@@ -191,7 +191,8 @@ class RollbackReport(msgspec.Struct, frozen=True):
         verb = (WOULD_TITLES if self.preview else TITLES)[self.kind]
         text = f"{verb} {_counted(len(self.achieved))}: {', '.join(parts) or 'all was as before'}."
         if not self.preview:
-            text += f" Verified {sum(item.verified for item in self.items)} of {len(self.items)}."
+            verified, total = self.verified
+            text += f" Verified {verified:,} of {total:,}."
         return text + self._elsewhere() + self._checked()
 
     def _checked(self) -> str:
@@ -210,6 +211,12 @@ class RollbackReport(msgspec.Struct, frozen=True):
     def achieved(self) -> list[ReportItem]:
         """The items that were taken back. What was kept, by choice or by necessity, is not among them."""
         return [item for item in self.items if item.did in _ACHIEVED and not item.minor]
+
+    @property
+    def verified(self) -> tuple[int, int]:
+        """How many items were verified, and of how many. What hardly matters counts only if it was not verified."""
+        told = [item for item in self.items if not (item.minor and item.verified)] or self.items
+        return sum(item.verified for item in told), len(told)
 
     def __repr__(self) -> str:
         return f"<RollbackReport {self.rollback or self.kind} {self.verdict}, {len(self.items)} items>"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Concatenate, ParamSpec
 
 import msgspec
@@ -414,7 +414,7 @@ class Rollbacks:
             return of_plan(
                 plan,
                 kind.value,
-                self._says,
+                partial(self._says, back=kind is not e.RollbackKind.ACCEPT),
                 self.tracker.follows,
                 self._places([Change(i.target, i.present, i.goal) for i in plan.items]),
                 preview=preview,
@@ -439,12 +439,12 @@ class Rollbacks:
         crash_points.reach(RECORDED)
         return self._carry_out(record.id, began)
 
-    def _says(self, item: Planned) -> str:
+    def _says(self, item: Planned, *, back: bool) -> str:
         """Return a description for people of what would be done to a target."""
         resource = self.tracker.resources[item.target.resource]
         if not item.changes_something and not resource.traits.external:
             return ""
-        return resource.tell(Change(item.target, item.present, item.goal), back=True)
+        return resource.tell(Change(item.target, item.present, item.goal), back=back)
 
     def _note_gone(self, plan: RollbackPlan) -> None:
         """Record as drift what is gone from another system without a rollback here."""
@@ -504,7 +504,8 @@ class Rollbacks:
         for item in items:
             target, did, change = item.target, item.did.value, written.get(item.target)
             resource = self.tracker.resources[target.resource]
-            says = resource.tell(made[target], back=True) if change or resource.traits.external else ""
+            back = kind != e.RollbackKind.ACCEPT.value
+            says = resource.tell(made[target], back=back) if change or resource.traits.external else ""
             minor = is_minor(did, change, follows=self.tracker.follows(target))
             at = listed_back(made[target], places, kind)
             yield ReportItem(target, did, item.verified, item.why, (), minor, says, at, item.settles)

@@ -20,8 +20,11 @@ _FICLONE = 0x40049409
 _CANNOT_SHARE = {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.ETXTBSY}
 
 
-def copy_tree(source: Path, place: Path, left_out: Callable[[Path], bool], progress: Progress) -> None:
-    """Copy a folder with all below it: links, hard links, times, modes and attributes; not what is left out."""
+def copy_tree(source: Path, place: Path, left_out: Callable[[Path], bool], progress: Progress) -> list[Path]:
+    """Copy a folder with all below it: links, hard links, times, modes and attributes; not what is left out.
+
+    Return the files with which git names a repository that is elsewhere.
+    """
     names: dict[tuple[int, int], Path] = {}
     folders: list[tuple[Path, Path]] = []
     every = list(_walk(source, left_out))
@@ -40,6 +43,7 @@ def copy_tree(source: Path, place: Path, left_out: Callable[[Path], bool], progr
         _copy_one(path, target, found)
     for path, target in reversed(folders):  # those below first: making a name in a folder changes its time
         _copy_stat(path, target)
+    return [path for path in every if path.name == ".git" and path.is_file() and not path.is_symlink()]
 
 
 def _walk(source: Path, left_out: Callable[[Path], bool]) -> Iterator[Path]:

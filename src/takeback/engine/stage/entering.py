@@ -10,7 +10,7 @@ import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,7 +19,7 @@ from takeback import errors
 from takeback.core.codec import path_of
 from takeback.engine.stage.card import COPY, StageCard
 from takeback.engine.stage.folder import StageFolder
-from takeback.errors import BackendError, RunBusy, TakebackError
+from takeback.errors import BackendError, CorruptionError, RunBusy, TakebackError
 from takeback.system import crash_points, namespaces
 from takeback.system.processes import VARIABLE
 from takeback.system.signals import Forwarding
@@ -118,6 +118,8 @@ def _answer(folder: StageFolder, do: Callable[[], Any], network: str) -> _Answer
     except OSError as error:
         what = f" ({error.filename})" if error.filename else ""
         return _Answer(refused=f"{error.strerror}{what}")
+    except RunBusy as error:
+        return _Answer(raised=_Raised(type(error).__name__, error.message, error.hint))
     try:
         result = do()
         crash_points.reach(LEFT)
@@ -129,18 +131,28 @@ def _answer(folder: StageFolder, do: Callable[[], Any], network: str) -> _Answer
 
 
 def enter(folder: StageFolder, card: StageCard, network: str = "") -> None:
-    """Enter a view, in a process that was forked for it. Raise OSError if the kernel refuses."""
+    """Enter a view, in a process that was forked for it. Raise OSError if the kernel refuses.
+
+    Raise RunBusy if processes inside have another network than the one that is asked for.
+    """
     if card.kind == COPY:
         return
     fd = os.open(folder.home / _NAMESPACES, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        if found := namespaces.inside(os.read(fd, 64).decode(), _bound(folder, card)):
+        name, _, has = os.read(fd, 64).decode().partition(" ")
+        if found := namespaces.inside(name, _bound(folder, card)):
+            if network and has and network != has:
+                raise RunBusy(
+                    f"processes are still running in the view {card.name}, with the network {has}; "
+                    f"the command was not run, because it is to have the network {network}",
+                    hint="end them, and try again",
+                )
             namespaces.join(found[0])
         else:
             namespaces.enter(folder.isolation(card, network))
             os.ftruncate(fd, 0)
-            os.pwrite(fd, namespaces.namespace_of().encode(), 0)
+            os.pwrite(fd, f"{namespaces.namespace_of()} {network or card.network}".encode(), 0)
     finally:
         os.close(fd)
 
@@ -167,12 +179,31 @@ def _below(card: StageCard, here: str) -> str:
 
 
 def living(folder: StageFolder) -> list[int]:
-    """Return the processes that are inside the view now."""
+    """Return the processes that are inside the view now; in a copy, those that began there."""
     try:
-        name = (folder.home / _NAMESPACES).read_text()
+        card = folder.card
+    except CorruptionError:  # whether it is this view's process cannot be told, so all count
+        card = None
+    if card and card.kind == COPY:
+        return _began_in(card)
+    try:
+        name = (folder.home / _NAMESPACES).read_text().partition(" ")[0]
     except FileNotFoundError:
         return []
-    return namespaces.inside(name, _bound(folder, folder.card))
+    return namespaces.inside(name, _bound(folder, card)) if card else namespaces.members(name)
+
+
+def _began_in(card: StageCard) -> list[int]:
+    """Return the processes whose environment names the home of this view, other than this one."""
+    wanted = b"\0%s=%s\0" % (HOME_VARIABLE.encode(), path_of(card.home))
+    found = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        with suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+            if wanted in b"\0" + file.read():
+                found.append(int(name))
+    return sorted(found)
 
 
 def _bound(folder: StageFolder, card: StageCard) -> tuple[str, str]:

@@ -11,18 +11,20 @@ Inside the view this home is in the place of Takeback's own, so whatever runs th
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
-import shutil
-import stat
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from takeback.core.codec import path_of
 from takeback.engine.stage.card import CARD, FORMAT, StageCard
-from takeback.errors import BackendError, CorruptionError, FormatTooNew, UsageError
+from takeback.engine.stage.deleting import delete, refuse_mounts
+from takeback.errors import BackendError, CorruptionError, FormatTooNew, RunBusy, UsageError
 from takeback.system import crash_points, durable
 from takeback.system.namespaces import Isolation, Layer
 from takeback.system.private_files import private_folder, write_whole
@@ -34,6 +36,11 @@ _MADE_UP = re.compile(r"t([1-9][0-9]*)")
 NAMED = crash_points.crash_point("stage-named")
 ASIDE = crash_points.crash_point("stage-aside")
 
+
+USED = "used"
+"""The file that whoever uses a view has locked."""
+WAIT_S = 10.0
+_POLL_S = 0.02
 
 LEADING = "leading"
 """A file in a copy that has its place and does not show its moment yet: for others there is no such view."""
@@ -53,6 +60,13 @@ class StageFolder:
         except msgspec.DecodeError as error:
             raise CorruptionError(
                 f"{self.home / CARD} is damaged: {error}; nothing was changed",
+                hint=f"`takeback stage drop {self.path.name}` removes the view",
+            ) from error
+        except FileNotFoundError as error:
+            if not self.path.exists():
+                raise self._missing() from None
+            raise CorruptionError(
+                f"{self.home / CARD} is missing; nothing was changed",
                 hint=f"`takeback stage drop {self.path.name}` removes the view",
             ) from error
         except OSError as error:
@@ -98,29 +112,61 @@ class StageFolder:
                 total += found.st_blocks * 512 if found.st_nlink == 1 else 0
         return total
 
+    @contextmanager
+    def used(self, *, alone: bool = False) -> Iterator[None]:
+        """Use the view, with others or alone: whoever accepts or removes it must see all that is in it.
+
+        The lock is the kernel's, and so is gone with the process and with those that it forked. Raise RunBusy if
+        others go on using the view, UsageError if it was removed meanwhile.
+        """
+        try:
+            fd = os.open(self.path / USED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            raise self._missing() from None
+        try:
+            if alone:
+                self._wait(fd)
+            else:
+                fcntl.flock(fd, fcntl.LOCK_SH)
+            if not self._is_still(fd):
+                raise self._missing()
+            yield
+        finally:
+            os.close(fd)
+
+    def _is_still(self, fd: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(fd), os.stat(self.path / USED))
+        except FileNotFoundError:
+            return False
+
+    def _wait(self, fd: int) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise RunBusy(
+                        f"the view {self.path.name} is in use by another process; it is as it was",
+                        hint="wait until that has ended, and try again",
+                    ) from None
+            time.sleep(_POLL_S)
+
+    def _missing(self) -> UsageError:
+        return UsageError(
+            f"there is no view {self.path.name!r} any more; nothing was done",
+            hint="`takeback stage list` lists the views",
+        )
+
     def remove(self) -> None:
-        """Remove the view: at once out of sight, then for good."""
+        """Remove the view: at once out of sight, then for good. Raise BackendError if something is mounted in it."""
+        refuse_mounts(self.path)
         aside = self.path.with_name(f".gone-{self.path.name}-{os.getpid()}")
         os.rename(self.path, aside)
         durable.sync_folder(aside.parent)
         crash_points.reach(ASIDE)
         delete(aside)
-
-
-def delete(folder: Path) -> None:
-    """Delete a folder with all below it, even what is closed to its owner: the kernel leaves such a folder behind."""
-
-    def retry(_what: object, path: str, _error: object) -> None:
-        for each in (os.path.dirname(path), path):
-            found = os.lstat(each)
-            if stat.S_ISDIR(found.st_mode):
-                os.chmod(each, 0o700)
-        if stat.S_ISDIR(os.lstat(path).st_mode):
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
-
-    shutil.rmtree(folder, onerror=retry)
 
 
 class StageFolders:
@@ -155,7 +201,7 @@ class StageFolders:
         if name and not _NAME.fullmatch(name):
             raise UsageError(
                 f"{name!r} cannot be the name of a view; nothing was made",
-                hint="use letters, digits, dots, dashes and underscores",
+                hint="use letters, digits, dots, dashes and underscores, at most 64; begin with a letter or digit",
             )
         if name in self.names():
             raise UsageError(
@@ -185,14 +231,22 @@ class StageFolders:
     def _is_incomplete(self, name: str) -> bool:
         return name.startswith(".") or os.path.lexists(self.path / name / LEADING)
 
-    def tidy(self) -> None:
-        """Remove what a crash left of views that were not complete, or about to go. Call it under the lock."""
+    def tidy(self) -> list[str]:
+        """Remove what a crash left of views that were not complete, or about to go. Call it under the lock.
+
+        Return what to say about those that cannot be removed.
+        """
         try:
             left = [name for name in os.listdir(self.path) if self._is_incomplete(name)]
         except FileNotFoundError:
-            return
+            return []
+        said = []
         for name in left:
-            delete(self.path / name)
+            try:
+                delete(self.path / name)
+            except BackendError as error:  # it takes space, and stands in nobody's way
+                said.append(f"{error.message}; {error.hint}")
+        return said
 
 
 def _number(name: str) -> int:

@@ -17,6 +17,7 @@ import msgspec
 
 from takeback.core import bisection
 from takeback.core.bisection import BisectTrial, Narrowed
+from takeback.core.codec import value_digest
 from takeback.core.entities import RecordedAction
 from takeback.core.history import History
 from takeback.core.moments import AFTER, LAST_CLEAN, Moment, look_before
@@ -56,7 +57,8 @@ class KnownTrials(msgspec.Struct):
     """What an unfinished search knows: of this command, in this folder, by the position of each moment."""
 
     format: int
-    command: tuple[str, ...]
+    command: str
+    """Its digest: a command may hold secrets."""
     folder: str
     trials: dict[int, KnownTrial] = {}
 
@@ -115,6 +117,7 @@ class Bisection:
         self._network = network
         self._listener = listener or BisectListener()
         self._output = workspace.state / OUTPUT
+        self._lock = -1
         workspace.observe()  # so that the present is a moment, too
         self.good = workspace.past.moment(good or LAST_CLEAN)
         last = workspace.history.seq
@@ -224,6 +227,9 @@ class Bisection:
         def redirect() -> None:
             for stream in (1, 2):
                 os.dup2(fd, stream)
+            os.close(
+                self._lock
+            )  # if this search is killed, what goes on in its view does not hold up the next one
 
         try:
             yield redirect
@@ -272,7 +278,8 @@ class Bisection:
     @contextmanager
     def _kept(self, *, again: bool) -> Iterator[KnownTrials]:
         """Yield what an earlier search of the same knew, and let no other search begin meanwhile."""
-        lock = os.open(self._workspace.state / f"{FILE}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        place = self._workspace.state / f"{FILE}.lock"
+        self._lock = lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -282,10 +289,11 @@ class Bisection:
                     hint="wait until it has ended",
                 ) from None
             self._drop_left()
-            fresh = KnownTrials(FORMAT, self._command, os.getcwd())
+            fresh = KnownTrials(FORMAT, value_digest(list(self._command)), os.getcwd())
             known = None if again else self._read()
             is_same = known and (known.command, known.folder) == (fresh.command, fresh.folder)
             yield known if known and is_same else fresh
+            self._drop_left()
         finally:
             os.close(lock)
 

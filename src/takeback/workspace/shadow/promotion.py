@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from takeback.core import events as e
+from takeback.core import ids
 from takeback.core.lifecycle import Life
 from takeback.core.values import plain
 from takeback.engine.gate.gate import Approve, verdict
@@ -41,19 +42,23 @@ def promote(
     functions: Mapping[int, Function] | None = None,
 ) -> Promoted:
     """Do what a shadow showed. Raise ConflictError, with nothing done, if the world has moved since."""
+    environment.refuse_in_shadow("a promotion")
+    workspace.recover()
     refuse_incomplete(workspace, review)
     stage = workspace.stages[review.view]
-    refuse_moved(stage)
+    accepted = _accepted_earlier(workspace, review)
+    if not accepted:
+        refuse_moved(stage)
     called = dict(_functions(workspace, review, functions or {}))
     answered = _Whole(approve)
-    accepted = ""
     try:
         with workspace.run(
             review.result.name, key=_key(review), approve=answered, ref=f"shadow {review.run}"
         ) as run:
             _ask(run, review, answered)
-            refuse_moved(stage)
-            accepted = stage.accept(keep=True).require_complete().rollback
+            if not accepted:
+                refuse_moved(stage)
+                accepted = stage.accept(keep=True).require_complete().rollback
             known = _do(run, review, called)
             for name, value in review.result.memory.items():
                 run.memory[name] = _real(name, value, known)
@@ -63,6 +68,23 @@ def promote(
         raise
     stage.drop()
     return Promoted(run.id, accepted)
+
+
+def _accepted_earlier(workspace: Workspace, review: ShadowReview) -> str:
+    """Return the action that made the changes of the view, if an earlier attempt was interrupted after that."""
+    history = workspace.history
+    found = history.runs_of_key(_key(review))
+    if not found or history.runs[found[-1]].life is not Life.INTERRUPTED:
+        return ""
+    for action in history.since(ids.seq_of(found[-1])):
+        began = action.began
+        if (
+            isinstance(began, e.RollbackBegan)
+            and began.stage == review.view
+            and not history.is_undone(action.id)
+        ):
+            return action.id
+    return ""
 
 
 def _key(review: ShadowReview) -> str:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import sqlite3
 import stat
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,15 +43,23 @@ __all__ = ["FAILURES", "FailureTrial", "Rehearsed", "rehearse_command", "rehears
 
 COMMAND = "the command"
 _UNSETTLED = ("failed", "unverifiable", "conflict", "kept")
-_HALFWAY = """import subprocess, sys
+_HALFWAY = """import os, subprocess, sys
 seconds, number, *words = sys.argv[1:]
-child = subprocess.Popen(words)
+child = subprocess.Popen(words, start_new_session=True)
 try:
     sys.exit(child.wait(float(seconds)))
 except subprocess.TimeoutExpired:
-    child.send_signal(int(number))
+    os.killpg(child.pid, int(number))
     sys.exit(128 + int(number) if child.wait() else 0)
 """
+_PATIENCE_S = 2.0
+
+_REFUSED = "refused: "
+
+
+class _NotRehearsed(Exception):
+    """Nothing can stand in for a call, so the plan cannot be rehearsed beyond it."""
+
 
 Tell = Callable[[str, str], None]
 
@@ -130,14 +140,29 @@ def _took_s(workspace: Workspace, words: Sequence[str]) -> float:
         stage.run(list(words), network="none")
         return time.monotonic() - began
     finally:
-        stage.drop()
+        _drop(stage)
+
+
+def _drop(stage: Stage) -> None:
+    """Remove a view with all processes that are left in it: a command may leave some behind."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while left := stage.living():
+        if time.monotonic() > deadline:
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+    stage.drop()
 
 
 def _tried(workspace: Workspace, fail: Callable[[Stage], str], step: str, failure: str) -> FailureTrial:
     stage = workspace.stages.new(network="none")
     try:
         start = _picture(workspace.root)
-        refused = fail(stage)
+        try:
+            refused = fail(stage)
+        except _NotRehearsed as error:
+            return FailureTrial(step, failure, (f"not rehearsed: {error}",), "declare what stands in for it")
         began = time.monotonic()
         back = stage.inside(_taken_back, _Back, network="none")
         took_s = time.monotonic() - began
@@ -147,7 +172,7 @@ def _tried(workspace: Workspace, fail: Callable[[Stage], str], step: str, failur
         )
         return FailureTrial(step, failure, tuple(dict.fromkeys(left)), why, round(took_s, 3))
     finally:
-        stage.drop()
+        _drop(stage)
 
 
 # Inside the view
@@ -172,11 +197,14 @@ def _fail_plan(plan: Plan, step: str, failure: str, stage: Stage) -> str:
     """Run a plan up to a step that fails. Return why it came to an end before that, if it did."""
     isolated = stage.card.kind == "overlay"
     try:
-        return stage.inside(partial(_failing, plan, step, failure, isolated=isolated), str, network="none")
+        said = stage.inside(partial(_failing, plan, step, failure, isolated=isolated), str, network="none")
     except BackendError as error:
         if failure == "kill" and "ended early (-9)" in error.message:
             return ""
         raise
+    if said.startswith(_REFUSED):
+        raise _NotRehearsed(said.removeprefix(_REFUSED))
+    return said
 
 
 def _failing(plan: Plan, step: str, failure: str, inner: Workspace, *, isolated: bool) -> str:
@@ -188,7 +216,9 @@ def _failing(plan: Plan, step: str, failure: str, inner: Workspace, *, isolated:
             plans.run_plan(_RehearsedRuns(inner, rehearsal), prepared)
         except RollbackIncomplete:
             return ""  # what it could not take back is found below
-        except (UsageError, RefusedError):
+        except RefusedError as error:
+            return f"{_REFUSED}{error.message}"
+        except UsageError:
             raise
         except Exception as error:  # noqa: BLE001  that it fails is what was wanted
             return "" if rehearsal.failed else f"it failed by itself, before: {said(error)}"

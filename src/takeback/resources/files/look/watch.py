@@ -23,7 +23,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import re
 import select
 import struct
 import weakref
@@ -32,7 +31,7 @@ from termios import FIONREAD
 import msgspec
 
 from takeback.resources.files.entry import join, split
-from takeback.system import linux
+from takeback.system import linux, mounts
 
 _MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
 _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
@@ -84,7 +83,6 @@ _ELSEWHERE = {
 }
 
 _MOUNTS = "/proc/self/mountinfo"
-_OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 class Drained(msgspec.Struct, frozen=True):
@@ -128,15 +126,7 @@ def supported(root_fd: int) -> str:
 
 def _mounts_below(root: bytes) -> frozenset[tuple[bytes, bytes, bytes]]:
     """Return what is mounted at the root or below it: the mount's number, its device, its path."""
-    inside = root.rstrip(b"/") + b"/"
-    found = []
-    with open(_MOUNTS, "rb") as file:
-        for line in file:
-            number, _, device, _, place, *_ = line.split(b" ")
-            path = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), place)
-            if (path + b"/").startswith(inside):
-                found.append((number, device, path))
-    return frozenset(found)
+    return frozenset((mount.number, mount.device, mount.place) for mount in mounts.below(root))
 
 
 class Watcher:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from takeback.storage.journal.sqlite.errors import explain
 from takeback.storage.journal.sqlite.file import Wal, connect
 from takeback.system import at_fork
 from takeback.system.private_files import unusable
-
-LOOK_S = 1.0
 
 
 class SqliteSession(at_fork.ConnectionHolder):
@@ -40,7 +37,6 @@ class SqliteSession(at_fork.ConnectionHolder):
         self._is_closed = False
         self._db: apsw.Connection | None = None
         self._file = (0, 0)
-        self._look_again_s = 0.0
 
     def open(self) -> None:
         with self.lock, self:
@@ -89,19 +85,12 @@ class SqliteSession(at_fork.ConnectionHolder):
             raise unusable(self.wal.path, error) from error
 
     def refuse_replaced(self) -> None:
-        """Raise CorruptionError if another file has our name now.
-
-        Checks once a second, since each check costs time.
-        """
-        now = time.monotonic()
-        if now < self._look_again_s:
-            return
+        """Raise CorruptionError if another file has our name now: what is appended to a deleted one is lost."""
         if _identity(self._name) != self._file:
             raise CorruptionError(
                 f"{self.path} was removed or replaced while it was open. Nothing was recorded",
                 hint="open it again; `takeback verify` then reports what is missing",
             )
-        self._look_again_s = now + LOOK_S
 
     def close(self) -> bool:
         """Close for good. Return False if it was already closed."""
