@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import runpy
 import signal
 import sys
 import warnings
@@ -16,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import takeback.workspace.workspace  # noqa: F401  what declares its places is loaded before the fork
+from takeback.cli import main
 from takeback.system import crash_points
 
 KILLED = -signal.SIGKILL
@@ -72,8 +72,7 @@ def _start(command: Sequence[str], hook: Callable[[str], None], *, cwd: Path, ho
         try:
             _become(command, cwd, home)
             crash_points.set_hook(hook)
-            runpy.run_module("takeback", run_name="__main__", alter_sys=True)
-            code = 0
+            main()
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
     os._exit(code)

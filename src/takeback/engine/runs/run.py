@@ -145,8 +145,12 @@ class Run(Actions, AlsoAsync["Run"]):
 
     def _give_up(self) -> None:
         """Treat what has no recorded end as if its process had died: the disk may be full. It can be settled then."""
-        for action in self._ledger.history.unended_in(self.id):
-            self._tracker.life.give_up(action.id)
+        history = self._ledger.history
+        # While the body is open, what is known of the others may be older than what happened: the store was away.
+        is_open = history.actions[self._context.body].life is Life.OPEN
+        left = history.runs[self.id].actions if is_open else [a.id for a in history.unended_in(self.id)]
+        for id in left:
+            self._tracker.life.give_up(id)
 
     def _begin(self) -> bool:
         """Begin, continue or replay the run. Return False while another process runs it."""
